@@ -1,0 +1,1186 @@
+// Package evenkeel_test holds the gates: what is true of the repository as a
+// whole and no compiler checks. The first part is about structure and code, the
+// second about behaviour. A structural gate is a function from sources to a list
+// of findings, so that [TestGatesCanFail] can show each of them a violation.
+package evenkeel_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/scanner"
+	"go/token"
+	"go/types"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const modulePath = "github.com/evenkeel-go/evenkeel"
+
+// topLevel is every entry of the root that is no dotfile.
+var topLevel = []string{
+	"CHANGELOG.md", "LICENSE", "README.md",
+	"balancer", "breaker", "clock", "ewma", "examples", "gates_test.go",
+	"go.mod", "go.sum", "hashring", "outlier", "retrybudget",
+}
+
+// floor0 lists the primitives, each with the primitives it may import.
+var floor0 = map[string][]string{
+	"breaker":     nil,
+	"clock":       nil,
+	"ewma":        nil,
+	"hashring":    nil,
+	"outlier":     {"ewma"},
+	"retrybudget": nil,
+}
+
+// requirements are the direct requirements of the root module. Only tests may
+// import them, so that whoever imports the library links none of them.
+var requirements = []string{
+	"github.com/benbjohnson/clock",
+	"github.com/stretchr/testify",
+	"pgregory.net/rapid",
+}
+
+// exception is a use that a code rule forbids everywhere else.
+type exception struct {
+	path string // a file, or a package directory
+	rule string
+	most int // uses allowed, 0 for any number
+	why  string
+}
+
+// exceptions that no longer apply are findings themselves.
+var exceptions = []exception{
+	{"clock/system.go", ruleWallClock, 0, "the system clock is where the machine's time comes in"},
+	{"balancer", ruleRandom, 1, "seed 0 of a pool is drawn once, at construction, so that a fleet does not start in step"},
+}
+
+// ---- Structure ----
+
+func TestGateTopLevel(t *testing.T) {
+	entries, err := os.ReadDir(".")
+	require.NoError(t, err)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	report(t, checkTopLevel(names))
+}
+
+// checkTopLevel compares the entries of the root with the list, both ways.
+// Dotfiles and what .gitignore names are not looked at.
+func checkTopLevel(names []string) (found []string) {
+	for _, name := range topLevel {
+		if !slices.Contains(names, name) {
+			found = append(found, name+": missing from the top level")
+		}
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, ".") || slices.Contains([]string{".test", ".prof", ".out"}, path.Ext(name)) {
+			continue
+		}
+		if !slices.Contains(topLevel, name) {
+			found = append(found, name+": not a top-level entry; new packages go under balancer/")
+		}
+	}
+	return found
+}
+
+func TestGateImports(t *testing.T) {
+	report(t, checkImports(loadTree(t)))
+}
+
+// checkImports holds the root module to the floors: an import goes down a
+// floor, never up, and code outside tests imports nothing but the standard
+// library and this module.
+func checkImports(tree []*source) (found []string) {
+	for _, s := range tree {
+		if s.nested {
+			continue
+		}
+		for _, spec := range s.file.Imports {
+			imp, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				found = append(found, s.path+": "+err.Error())
+				continue
+			}
+			if why := refuseImport(s, imp); why != "" {
+				found = append(found, fmt.Sprintf("%s: imports %s: %s", s.path, imp, why))
+			}
+		}
+	}
+	return found
+}
+
+// refuseImport returns why s may not import imp, or "" if it may.
+func refuseImport(s *source, imp string) string {
+	dir, ours := strings.CutPrefix(imp, modulePath+"/")
+	if imp == modulePath {
+		dir, ours = ".", true
+	}
+	if !ours {
+		first, _, _ := strings.Cut(imp, "/")
+		switch {
+		case !strings.Contains(first, "."):
+			return ""
+		case !s.test:
+			return "only the standard library and this module outside tests"
+		case !slices.ContainsFunc(requirements, func(r string) bool { return imp == r || strings.HasPrefix(imp, r+"/") }):
+			return "not one of the direct requirements"
+		}
+		return ""
+	}
+	if dir == s.dir && s.test {
+		return "" // an external test imports its own package
+	}
+	from, to := floorOf(s.dir), floorOf(dir)
+	switch {
+	case s.dir == ".":
+		return "" // the gates see everything
+	case to > 2:
+		return "nothing imports a program or the root"
+	case from == 0 && to == 0 && !s.test && !slices.Contains(floor0[s.dir], dir):
+		return "the primitives do not import each other"
+	case from == 1 && dir == "balancer/balancertest" && s.test:
+		return "" // the conformance suite runs on the built-in policies
+	case to > from:
+		return fmt.Sprintf("floor %d imports floor %d", from, to)
+	}
+	return ""
+}
+
+// floorOf returns the floor of a package directory, counted from the
+// primitives up; programs and the root are above all others.
+func floorOf(dir string) int {
+	if _, ok := floor0[dir]; ok {
+		return 0
+	}
+	switch {
+	case dir == "balancer":
+		return 1
+	case strings.HasPrefix(dir, "balancer/"):
+		return 2
+	}
+	return 3
+}
+
+func TestGateRequirements(t *testing.T) {
+	text, err := os.ReadFile("go.mod")
+	require.NoError(t, err)
+	report(t, checkRequirements(string(text), loadTree(t)))
+}
+
+// checkRequirements wants the direct requirements to be the listed ones, each
+// used by a test. That nothing but tests imports them is checked by the floors.
+func checkRequirements(gomod string, tree []*source) (found []string) {
+	var direct []string
+	block := ""
+	for line := range strings.Lines(gomod) {
+		line = strings.TrimSpace(line)
+		verb, rest, _ := strings.Cut(line, " ")
+		switch {
+		case line == ")":
+			block = ""
+			continue
+		case block == "" && strings.TrimSpace(rest) == "(":
+			block = verb
+			continue
+		case block != "":
+			verb, rest = block, line
+		}
+		switch verb {
+		case "require":
+			if mod, _, ok := strings.Cut(strings.TrimSpace(rest), " "); ok && !strings.Contains(rest, "// indirect") {
+				direct = append(direct, mod)
+			}
+		case "replace", "exclude", "tool", "toolchain":
+			found = append(found, "go.mod: has a "+verb+" line, which does not reach whoever imports the module, or widens it")
+		}
+	}
+	slices.Sort(direct)
+	if !slices.Equal(direct, requirements) {
+		found = append(found, fmt.Sprintf("go.mod: direct requirements are %v, want %v", direct, requirements))
+	}
+	for _, mod := range requirements {
+		used := slices.ContainsFunc(tree, func(s *source) bool {
+			return !s.nested && slices.ContainsFunc(s.file.Imports, func(spec *ast.ImportSpec) bool {
+				return strings.HasPrefix(spec.Path.Value, `"`+mod)
+			})
+		})
+		if !used {
+			found = append(found, "go.mod: no test imports "+mod)
+		}
+	}
+	return found
+}
+
+// ---- Code ----
+
+const (
+	ruleWallClock  = "wall clock"
+	ruleRandom     = "randomness"
+	ruleWorld      = "outside world"
+	ruleGoroutine  = "goroutine"
+	ruleInit       = "init"
+	ruleSelect     = "select"
+	ruleVariable   = "package variable"
+	ruleMapOrder   = "map order"
+	ruleMath       = "math function"
+	ruleProduct    = "unrounded product"
+	ruleConditions = "build condition"
+)
+
+// codeRules tells which floors a rule holds on: the primitives and the pool
+// decide, so every rule holds there; what drives them may wait and talk to the
+// world, but has its time and its chance from the layers below.
+var codeRules = map[string]int{
+	ruleWallClock: 2, ruleRandom: 2, ruleInit: 2,
+	ruleWorld: 1, ruleGoroutine: 1, ruleSelect: 1, ruleVariable: 1,
+	ruleMapOrder: 1, ruleMath: 1, ruleProduct: 1, ruleConditions: 1,
+}
+
+// bannedFuncs are functions that bring in time or an order from outside.
+var bannedFuncs = map[string]map[string]string{
+	"time": {
+		"Now": ruleWallClock, "Since": ruleWallClock, "Until": ruleWallClock, "Sleep": ruleWallClock,
+		"After": ruleWallClock, "Tick": ruleWallClock, "NewTimer": ruleWallClock, "NewTicker": ruleWallClock,
+		"AfterFunc": ruleWallClock,
+	},
+	"context": {
+		"WithTimeout": ruleWallClock, "WithTimeoutCause": ruleWallClock,
+		"WithDeadline": ruleWallClock, "WithDeadlineCause": ruleWallClock,
+	},
+	"maps": {"All": ruleMapOrder, "Keys": ruleMapOrder, "Values": ruleMapOrder},
+}
+
+// bannedImports are packages of which no use is deterministic.
+var bannedImports = map[string]string{
+	"math/rand": ruleRandom, "math/rand/v2": ruleRandom, "crypto/rand": ruleRandom, "hash/maphash": ruleRandom,
+	"net": ruleWorld, "os": ruleWorld, "reflect": ruleWorld, "runtime": ruleWorld, "syscall": ruleWorld, "unsafe": ruleWorld,
+}
+
+// exactMath are the functions of package math that return the same bits on
+// every architecture. The others are assembly on some and Go on others.
+var exactMath = []string{
+	"Sqrt", "Floor", "Round", "IsNaN", "IsInf", "Inf", "NaN", "Float64bits", "Float64frombits",
+}
+
+func TestGateCode(t *testing.T) {
+	exports := loadExports(t, "./...")
+	used := make([]int, len(exceptions))
+	var found []string
+	for _, pkg := range exports.ours {
+		dir := strings.TrimPrefix(strings.TrimPrefix(pkg.ImportPath, modulePath), "/")
+		if floorOf(dir) > 2 {
+			continue
+		}
+		fset := token.NewFileSet()
+		var files []*ast.File
+		for _, name := range pkg.GoFiles {
+			rel := path.Join(dir, name)
+			text, err := os.ReadFile(filepath.FromSlash(rel))
+			require.NoError(t, err)
+			f, err := parser.ParseFile(fset, rel, text, parser.SkipObjectResolution)
+			require.NoError(t, err)
+			files = append(files, f)
+		}
+		all, err := checkCode(fset, files, exports)
+		if err != nil {
+			found = append(found, "does not type-check: "+err.Error())
+		}
+		for _, name := range pkg.IgnoredGoFiles {
+			if !strings.HasSuffix(name, "_test.go") {
+				all = append(all, finding{token.Position{Filename: path.Join(dir, name)}, ruleConditions, "is compiled on some platforms only"})
+			}
+		}
+		for _, f := range all {
+			if floorOf(dir) > codeRules[f.rule] {
+				continue
+			}
+			i := slices.IndexFunc(exceptions, func(e exception) bool {
+				return e.rule == f.rule && (e.path == f.pos.Filename || e.path == path.Dir(f.pos.Filename))
+			})
+			if i >= 0 {
+				used[i]++
+				if most := exceptions[i].most; most == 0 || used[i] <= most {
+					continue
+				}
+			}
+			found = append(found, f.String())
+		}
+	}
+	for i, e := range exceptions {
+		dir := e.path
+		if strings.HasSuffix(dir, ".go") {
+			dir = path.Dir(dir)
+		}
+		here := slices.ContainsFunc(exports.ours, func(p listedPackage) bool { return p.ImportPath == modulePath+"/"+dir })
+		if here && used[i] == 0 {
+			found = append(found, fmt.Sprintf("%s: no longer needs its exception to rule %q", e.path, e.rule))
+		}
+	}
+	report(t, found)
+}
+
+// finding is one violation of a code rule.
+type finding struct {
+	pos  token.Position
+	rule string
+	what string
+}
+
+func (f finding) String() string { return fmt.Sprintf("%s: %s: %s", f.pos, f.rule, f.what) }
+
+// checkCode type-checks one package and returns every violation in it.
+func checkCode(fset *token.FileSet, files []*ast.File, exports *exportData) ([]finding, error) {
+	info := &types.Info{
+		Types: map[ast.Expr]types.TypeAndValue{},
+		Uses:  map[*ast.Ident]types.Object{},
+		Defs:  map[*ast.Ident]types.Object{},
+	}
+	conf := types.Config{Importer: importer.ForCompiler(fset, "gc", exports.open)}
+	pkg, err := conf.Check(files[0].Name.Name, fset, files, info)
+	if err != nil {
+		return nil, err
+	}
+	var found []finding
+	add := func(n ast.Node, rule, format string, args ...any) {
+		found = append(found, finding{fset.Position(n.Pos()), rule, fmt.Sprintf(format, args...)})
+	}
+	for _, f := range files {
+		for _, spec := range f.Imports {
+			name, _ := strconv.Unquote(spec.Path.Value)
+			for banned, rule := range bannedImports {
+				// crypto/rand is counted by use below, so that one use can be allowed.
+				if name == banned && name != "crypto/rand" || rule == ruleWorld && strings.HasPrefix(name, banned+"/") {
+					add(spec, rule, "imports %s", name)
+				}
+			}
+		}
+		var stack []ast.Node
+		ast.Inspect(f, func(n ast.Node) bool {
+			if n == nil {
+				stack = stack[:len(stack)-1]
+				return true
+			}
+			stack = append(stack, n)
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				add(n, ruleGoroutine, "starts a goroutine")
+			case *ast.SelectStmt:
+				add(n, ruleSelect, "chooses among ready channels at random")
+			case *ast.FuncDecl:
+				if n.Recv == nil && n.Name.Name == "init" {
+					add(n, ruleInit, "runs before main")
+				}
+			case *ast.RangeStmt:
+				if isMap(info.TypeOf(n.X)) {
+					add(n, ruleMapOrder, "ranges over a map")
+				}
+			case *ast.Ident:
+				checkUse(n, info.Uses[n], add)
+			case *ast.BinaryExpr:
+				if n.Op == token.MUL && isFloat(info.Types[n]) && !rounded(stack, info) {
+					add(n, ruleProduct, "a float product may fuse with a later sum; write float64(x*y)")
+				}
+			case *ast.AssignStmt:
+				if n.Tok == token.MUL_ASSIGN && isFloat(info.Types[n.Lhs[0]]) {
+					add(n, ruleProduct, "a float product may fuse with a later sum; write x = float64(x*y)")
+				}
+			}
+			return true
+		})
+		checkVariables(f, info, add)
+	}
+	checkWrites(files, pkg, info, add)
+	slices.SortFunc(found, func(a, b finding) int { return strings.Compare(a.String(), b.String()) })
+	return found, nil
+}
+
+// checkUse looks at one use of an object of another package.
+func checkUse(id *ast.Ident, obj types.Object, add func(ast.Node, string, string, ...any)) {
+	if obj == nil || obj.Pkg() == nil {
+		return
+	}
+	pkg, name := obj.Pkg().Path(), obj.Name()
+	fn, isFunc := obj.(*types.Func)
+	switch {
+	case pkg == "crypto/rand":
+		add(id, ruleRandom, "uses crypto/rand.%s", name)
+	case pkg == "sync" && name == "Map":
+		add(id, ruleMapOrder, "sync.Map has no order")
+	case !isFunc || fn.Signature().Recv() != nil:
+	case bannedFuncs[pkg][name] != "":
+		add(id, bannedFuncs[pkg][name], "uses %s.%s", pkg, name)
+	case pkg == "math" && !slices.Contains(exactMath, name):
+		add(id, ruleMath, "math.%s differs between architectures", name)
+	}
+}
+
+// checkVariables allows three kinds of package variable: error sentinels,
+// assertions that a type implements an interface, and arrays of plain values.
+func checkVariables(f *ast.File, info *types.Info, add func(ast.Node, string, string, ...any)) {
+	for _, decl := range f.Decls {
+		gen, ok := decl.(*ast.GenDecl)
+		if !ok || gen.Tok != token.VAR {
+			continue
+		}
+		for _, spec := range gen.Specs {
+			spec := spec.(*ast.ValueSpec)
+			for i, name := range spec.Names {
+				if name.Name == "_" {
+					continue
+				}
+				var value ast.Expr
+				if i < len(spec.Values) {
+					value = spec.Values[i]
+				}
+				typ := info.Defs[name].Type()
+				if !isSentinel(typ, value, info) && (name.IsExported() || !isTable(typ)) {
+					add(name, ruleVariable, "%s is neither an error sentinel nor an unexported array of plain values", name.Name)
+				}
+			}
+		}
+	}
+}
+
+// checkWrites finds code that could change a package variable: an assignment
+// to it or through it, its address, or a slice of it.
+func checkWrites(files []*ast.File, pkg *types.Package, info *types.Info, add func(ast.Node, string, string, ...any)) {
+	global := func(e ast.Expr) string {
+		for {
+			switch x := e.(type) {
+			case *ast.ParenExpr:
+				e = x.X
+			case *ast.IndexExpr:
+				e = x.X
+			case *ast.SelectorExpr:
+				e = x.X
+			case *ast.StarExpr:
+				e = x.X
+			case *ast.Ident:
+				if v, ok := info.Uses[x].(*types.Var); ok && v.Parent() == pkg.Scope() {
+					return x.Name
+				}
+				return ""
+			default:
+				return ""
+			}
+		}
+	}
+	for _, f := range files {
+		ast.Inspect(f, func(n ast.Node) bool {
+			var targets []ast.Expr
+			switch n := n.(type) {
+			case *ast.AssignStmt:
+				targets = n.Lhs
+			case *ast.IncDecStmt:
+				targets = []ast.Expr{n.X}
+			case *ast.RangeStmt:
+				targets = []ast.Expr{n.Key, n.Value}
+			case *ast.UnaryExpr:
+				if n.Op == token.AND {
+					targets = []ast.Expr{n.X}
+				}
+			case *ast.SliceExpr:
+				targets = []ast.Expr{n.X}
+			}
+			for _, e := range targets {
+				if name := global(e); name != "" {
+					add(n, ruleVariable, "%s can change here", name)
+				}
+			}
+			return true
+		})
+	}
+}
+
+func isMap(t types.Type) bool {
+	if t == nil {
+		return false
+	}
+	if p, ok := t.(*types.TypeParam); ok {
+		// Every type in the set of a constraint like ~map[K]V is a map.
+		c, ok := p.Constraint().Underlying().(*types.Interface)
+		for i := 0; ok && i < c.NumEmbeddeds(); i++ {
+			if u, isUnion := c.EmbeddedType(i).(*types.Union); isUnion && u.Len() > 0 && isMap(u.Term(0).Type()) {
+				return true
+			}
+		}
+		return false
+	}
+	_, ok := t.Underlying().(*types.Map)
+	return ok
+}
+
+// isFloat tells whether a product of this type is rounded when the program
+// runs: constants are exact.
+func isFloat(tv types.TypeAndValue) bool {
+	if tv.Type == nil || tv.Value != nil {
+		return false
+	}
+	b, ok := tv.Type.Underlying().(*types.Basic)
+	return ok && b.Info()&(types.IsFloat|types.IsComplex) != 0
+}
+
+// rounded tells whether the innermost node of the stack is the operand of a
+// conversion, which rounds it.
+func rounded(stack []ast.Node, info *types.Info) bool {
+	for i := len(stack) - 2; i >= 0; i-- {
+		switch n := stack[i].(type) {
+		case *ast.ParenExpr:
+			continue
+		case *ast.CallExpr:
+			return info.Types[n.Fun].IsType()
+		}
+		return false
+	}
+	return false
+}
+
+func isSentinel(t types.Type, value ast.Expr, info *types.Info) bool {
+	call, ok := value.(*ast.CallExpr)
+	if !ok || !types.Identical(t, types.Universe.Lookup("error").Type()) {
+		return false
+	}
+	sel, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return false
+	}
+	fn, ok := info.Uses[sel.Sel].(*types.Func)
+	return ok && (fn.FullName() == "errors.New" || fn.FullName() == "fmt.Errorf")
+}
+
+func isTable(t types.Type) bool {
+	a, ok := t.Underlying().(*types.Array)
+	return ok && isPlain(a.Elem())
+}
+
+// isPlain tells whether a value of the type shares nothing with its copies.
+func isPlain(t types.Type) bool {
+	switch u := t.Underlying().(type) {
+	case *types.Basic:
+		return u.Kind() != types.UnsafePointer
+	case *types.Array:
+		return isPlain(u.Elem())
+	case *types.Struct:
+		for f := range u.Fields() {
+			if !isPlain(f.Type()) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// ---- Documentation ----
+
+func TestGateDocs(t *testing.T) {
+	report(t, checkDocs(loadTree(t)))
+}
+
+// checkDocs wants a comment on every package and on everything it exports:
+// types, functions, methods, constants, variables, fields, interface methods.
+func checkDocs(tree []*source) (found []string) {
+	packageDoc := map[string]bool{}
+	var dirs []string
+	for _, s := range tree {
+		if s.test || s.file.Name.Name == "main" {
+			continue
+		}
+		if !slices.Contains(dirs, s.dir) {
+			dirs = append(dirs, s.dir)
+		}
+		packageDoc[s.dir] = packageDoc[s.dir] || s.file.Doc.Text() != ""
+		miss := func(what string, n ast.Node) {
+			found = append(found, fmt.Sprintf("%s: %s has no doc comment", s.fset.Position(n.Pos()), what))
+		}
+		for _, decl := range s.file.Decls {
+			switch d := decl.(type) {
+			case *ast.FuncDecl:
+				if d.Name.IsExported() && (d.Recv == nil || ast.IsExported(receiver(d))) && d.Doc.Text() == "" {
+					miss(d.Name.Name, d)
+				}
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					docSpec(d, spec, miss)
+				}
+			}
+		}
+	}
+	for _, dir := range dirs {
+		if !packageDoc[dir] {
+			found = append(found, dir+": the package has no doc comment")
+		}
+	}
+	return found
+}
+
+func docSpec(d *ast.GenDecl, spec ast.Spec, miss func(string, ast.Node)) {
+	alone := ""
+	if !d.Lparen.IsValid() {
+		alone = d.Doc.Text()
+	}
+	switch s := spec.(type) {
+	case *ast.TypeSpec:
+		if !s.Name.IsExported() {
+			return
+		}
+		if alone == "" && s.Doc.Text() == "" {
+			miss(s.Name.Name, s)
+		}
+		docFields(s.Name.Name, s.Type, miss)
+	case *ast.ValueSpec:
+		for _, name := range s.Names {
+			if name.IsExported() && alone == "" && s.Doc.Text() == "" && s.Comment.Text() == "" {
+				miss(name.Name, name)
+			}
+		}
+	}
+}
+
+// docFields looks at the exported fields of a struct and methods of an
+// interface, however deeply they nest.
+func docFields(owner string, expr ast.Expr, miss func(string, ast.Node)) {
+	var fields *ast.FieldList
+	switch x := expr.(type) {
+	case *ast.StructType:
+		fields = x.Fields
+	case *ast.InterfaceType:
+		fields = x.Methods
+	default:
+		return
+	}
+	for _, f := range fields.List {
+		for _, name := range f.Names {
+			if !name.IsExported() {
+				continue
+			}
+			if f.Doc.Text() == "" && f.Comment.Text() == "" {
+				miss(owner+"."+name.Name, name)
+			}
+			docFields(owner+"."+name.Name, f.Type, miss)
+		}
+	}
+}
+
+func receiver(d *ast.FuncDecl) string {
+	name := ""
+	ast.Inspect(d.Recv.List[0].Type, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok && name == "" {
+			name = id.Name
+		}
+		return name == ""
+	})
+	return name
+}
+
+// ---- Copies ----
+
+// mix is the SplitMix64 finaliser (Steele, Lea, Flood 2014).
+func mix(x uint64) uint64 {
+	x ^= x >> 30
+	x *= 0xbf58476d1ce4e5b9
+	x ^= x >> 27
+	x *= 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// draw hashes (seed, stream, n) to 64 uniform bits.
+func draw(seed, stream, n uint64) uint64 {
+	return mix(mix(mix(seed+0x9e3779b97f4a7c15)^stream*0xd1342543de82ef95) + n*0x9e3779b97f4a7c15)
+}
+
+// TestGateMixer freezes the mixer by its outputs and holds every copy of it to
+// the one above: a draw is part of what a recorded incident means.
+func TestGateMixer(t *testing.T) {
+	require.Equal(t, uint64(0), mix(0))
+	require.Equal(t, uint64(0x5692161d100b05e5), mix(1))
+	require.Equal(t, uint64(0xe220a8397b1dcdaf), mix(0x9e3779b97f4a7c15), "the first output of SplitMix64 under seed 0")
+	require.Equal(t, uint64(0x33fe8bd4f9c57863), draw(0, 0, 0))
+	require.Equal(t, uint64(0xc862b9ae43767467), draw(7, 1, 42))
+	require.Equal(t, uint64(0xf8b2085b47e6d3af), draw(^uint64(0), ^uint64(0), ^uint64(0)))
+	report(t, checkCopies(loadTree(t), false, "mix", "draw"))
+}
+
+// TestGateSeedHelper holds the copies of the helper that reads EVENKEEL_SEED
+// to each other: one variable must mean the same in every package.
+func TestGateSeedHelper(t *testing.T) {
+	tree := loadTree(t)
+	report(t, append(checkCopies(tree, true, "seedOf", "opsOf", "checkSeeded"), checkSeedFiles(tree)...))
+}
+
+// checkCopies compares the functions of the given names with the first of
+// each, gates_test.go before all others, token by token.
+func checkCopies(tree []*source, tests bool, names ...string) (found []string) {
+	slices.SortStableFunc(tree, func(a, b *source) int {
+		switch {
+		case a.path == "gates_test.go":
+			return -1
+		case b.path == "gates_test.go":
+			return 1
+		}
+		return strings.Compare(a.path, b.path)
+	})
+	first := map[string]string{}
+	for _, s := range tree {
+		if s.nested || floorOf(s.dir) > 2 && s.dir != "." || s.dir != "." && s.test != tests {
+			continue
+		}
+		for _, decl := range s.file.Decls {
+			fn, ok := decl.(*ast.FuncDecl)
+			if !ok || fn.Recv != nil || !slices.Contains(names, fn.Name.Name) {
+				continue
+			}
+			got := tokens(s.text[s.fset.Position(fn.Pos()).Offset:s.fset.Position(fn.End()).Offset])
+			want, seen := first[fn.Name.Name]
+			switch {
+			case !seen:
+				first[fn.Name.Name] = got
+			case got != want:
+				found = append(found, fmt.Sprintf("%s: %s differs from the other copies\n\thas  %s\n\twant %s",
+					s.fset.Position(fn.Pos()), fn.Name.Name, got, want))
+			}
+		}
+	}
+	return found
+}
+
+// checkSeedFiles wants the files seed_test.go to be equal in every byte after
+// the package clause.
+func checkSeedFiles(tree []*source) (found []string) {
+	var first *source
+	for _, s := range tree {
+		if s.nested || path.Base(s.path) != "seed_test.go" {
+			continue
+		}
+		body := s.text[s.fset.Position(s.file.Name.End()).Offset:]
+		switch {
+		case first == nil:
+			first = s
+		case !bytes.Equal(body, first.text[first.fset.Position(first.file.Name.End()).Offset:]):
+			found = append(found, fmt.Sprintf("%s: differs from %s after the package clause", s.path, first.path))
+		}
+	}
+	return found
+}
+
+// tokens renders source without comments and layout.
+func tokens(src []byte) string {
+	fset := token.NewFileSet()
+	var sc scanner.Scanner
+	sc.Init(fset.AddFile("", -1, len(src)), src, nil, 0)
+	var out []string
+	for {
+		_, tok, lit := sc.Scan()
+		switch {
+		case tok == token.EOF:
+			return strings.Join(out, " ")
+		case tok == token.SEMICOLON:
+			out = append(out, ";")
+			continue
+		case (tok == token.RBRACE || tok == token.RPAREN) && len(out) > 0 && (out[len(out)-1] == ";" || out[len(out)-1] == ","):
+			out = out[:len(out)-1] // only a line break asked for it
+		}
+		if lit == "" {
+			lit = tok.String()
+		}
+		out = append(out, lit)
+	}
+}
+
+// ---- The conformance table ----
+
+const behavioursFile = "balancer/testdata/behaviours.tsv"
+
+func TestGateBehaviours(t *testing.T) {
+	text, err := os.ReadFile(behavioursFile)
+	require.NoError(t, err)
+	report(t, checkBehaviours(string(text), loadTree(t)))
+}
+
+// checkBehaviours wants four columns a row, rows in the order of their unique
+// ids, and the named test in the named package. Whether a test ran and passed
+// is known only from a run; the program in .ci/rows checks that.
+func checkBehaviours(text string, tree []*source) (found []string) {
+	tests, words := map[string]bool{}, map[string]bool{}
+	dirs := map[string]bool{}
+	for _, s := range tree {
+		if !s.test {
+			continue
+		}
+		dirs[s.dir] = true
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				tests[s.dir+" "+n.Name.Name] = n.Recv == nil
+			case *ast.BasicLit:
+				if lit, err := strconv.Unquote(n.Value); n.Kind == token.STRING && err == nil {
+					words[s.dir+" "+strings.ReplaceAll(lit, " ", "_")] = true
+				}
+			}
+			return true
+		})
+	}
+	last, number := "", 0
+	for line := range strings.Lines(text) {
+		number++
+		bad := func(format string, args ...any) {
+			found = append(found, fmt.Sprintf("%s:%d: ", behavioursFile, number)+fmt.Sprintf(format, args...))
+		}
+		line = strings.TrimSuffix(line, "\n")
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		cols := strings.Split(line, "\t")
+		if len(cols) != 4 || slices.ContainsFunc(cols, func(c string) bool { return c == "" || c != strings.TrimSpace(c) }) {
+			bad("want 4 columns without spaces around them, got %q", cols)
+			continue
+		}
+		id, dir, test := cols[0], cols[2], cols[3]
+		if id <= last {
+			bad("%s must come after %s, once", id, last)
+		}
+		last = id
+		if !dirs[dir] {
+			bad("%s: no tests in directory %q", id, dir)
+			continue
+		}
+		parts := strings.Split(test, "/")
+		kind := slices.ContainsFunc([]string{"Test", "Fuzz", "Example"}, func(p string) bool { return strings.HasPrefix(parts[0], p) })
+		if !kind || !tests[dir+" "+parts[0]] {
+			bad("%s: package %s has no test %s", id, dir, parts[0])
+		}
+		for _, sub := range parts[1:] {
+			if !words[dir+" "+sub] {
+				bad("%s: no subtest of package %s is named %q", id, dir, sub)
+			}
+		}
+	}
+	return found
+}
+
+// ---- Reading the sources ----
+
+// source is one Go file of the repository.
+type source struct {
+	path   string // from the root, with slashes
+	dir    string // of the package, "." for the root
+	test   bool
+	nested bool // belongs to a module of its own
+	text   []byte
+	fset   *token.FileSet
+	file   *ast.File
+}
+
+// loadTree parses every Go file outside testdata and dot directories.
+func loadTree(t *testing.T) []*source {
+	t.Helper()
+	var tree []*source
+	nested := ""
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name = filepath.ToSlash(name)
+		if d.IsDir() {
+			base := path.Base(name)
+			if name != "." && (base == "testdata" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_")) {
+				return fs.SkipDir
+			}
+			if nested != "" && !strings.HasPrefix(name, nested+"/") {
+				nested = ""
+			}
+			if _, err := os.Stat(filepath.Join(name, "go.mod")); err == nil && name != "." {
+				nested = name
+			}
+			return nil
+		}
+		if path.Ext(name) != ".go" {
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		s, err := parseSource(name, text)
+		if err != nil {
+			return err
+		}
+		s.nested = nested != "" && strings.HasPrefix(name, nested+"/")
+		tree = append(tree, s)
+		return nil
+	})
+	require.NoError(t, err)
+	require.NotEmpty(t, tree)
+	return tree
+}
+
+func parseSource(name string, text []byte) (*source, error) {
+	s := &source{path: name, dir: path.Dir(name), test: strings.HasSuffix(name, "_test.go"), text: text, fset: token.NewFileSet()}
+	var err error
+	s.file, err = parser.ParseFile(s.fset, name, text, parser.ParseComments|parser.SkipObjectResolution)
+	return s, err
+}
+
+// exportData finds the compiled form of packages, as the go command has it.
+type exportData struct {
+	ours  []listedPackage
+	files map[string]string
+}
+
+type listedPackage struct {
+	ImportPath     string
+	Export         string
+	GoFiles        []string
+	IgnoredGoFiles []string
+}
+
+func loadExports(t *testing.T, patterns ...string) *exportData {
+	t.Helper()
+	args := append([]string{"list", "-e", "-export", "-deps", "-json=ImportPath,Export,GoFiles,IgnoredGoFiles"}, patterns...)
+	cmd := exec.Command("go", args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err, "go list: %s", stderr.String())
+	e := &exportData{files: map[string]string{}}
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listedPackage
+		if err := dec.Decode(&p); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if p.Export != "" {
+			e.files[p.ImportPath] = p.Export
+		}
+		if len(p.GoFiles) > 0 && (p.ImportPath == modulePath || strings.HasPrefix(p.ImportPath, modulePath+"/")) {
+			e.ours = append(e.ours, p)
+		}
+	}
+	return e
+}
+
+func (e *exportData) open(path string) (io.ReadCloser, error) {
+	file, ok := e.files[path]
+	if !ok {
+		return nil, fmt.Errorf("no compiled form of %s", path)
+	}
+	return os.Open(file)
+}
+
+func report(t *testing.T, found []string) {
+	t.Helper()
+	for _, f := range found {
+		t.Error(f)
+	}
+}
+
+// ---- The gates themselves ----
+
+// TestGatesCanFail shows each structural gate what it must refuse, and the
+// nearest thing it must not.
+func TestGatesCanFail(t *testing.T) {
+	parse := func(t *testing.T, files ...string) (tree []*source) {
+		t.Helper()
+		for i := 0; i < len(files); i += 2 {
+			s, err := parseSource(files[i], []byte(files[i+1]))
+			require.NoError(t, err)
+			tree = append(tree, s)
+		}
+		return tree
+	}
+
+	t.Run("top level", func(t *testing.T) {
+		require.Empty(t, checkTopLevel(append([]string{".git", "breaker.test"}, topLevel...)))
+		require.Len(t, checkTopLevel(append([]string{"util", "DESIGN.md"}, topLevel...)), 2)
+		require.Len(t, checkTopLevel(topLevel[1:]), 1)
+	})
+
+	t.Run("imports", func(t *testing.T) {
+		for _, c := range []struct {
+			file, imp string
+			ok        bool
+		}{
+			{"breaker/a.go", "sync", true},
+			{"breaker/a.go", "golang.org/x/time/rate", false},
+			{"breaker/a.go", "pgregory.net/rapid", false},
+			{"breaker/a.go", modulePath + "/ewma", false},
+			{"breaker/a.go", modulePath + "/balancer", false},
+			{"breaker/a_test.go", "pgregory.net/rapid", true},
+			{"breaker/a_test.go", "go.uber.org/goleak", false},
+			{"breaker/a_test.go", modulePath + "/breaker", true},
+			{"breaker/a_test.go", modulePath + "/clock", true},
+			{"breaker/a_test.go", modulePath + "/balancer", false},
+			{"outlier/a.go", modulePath + "/ewma", true},
+			{"ewma/a.go", modulePath + "/outlier", false},
+			{"balancer/a.go", modulePath + "/outlier", true},
+			{"balancer/a.go", modulePath + "/balancer/health", false},
+			{"balancer/a_test.go", modulePath + "/balancer/balancertest", true},
+			{"balancer/a_test.go", modulePath + "/balancer/sim", false},
+			{"balancer/sim/a.go", modulePath + "/balancer", true},
+			{"balancer/sim/a.go", modulePath + "/balancer/incident", true},
+			{"balancer/sim/a.go", modulePath + "/examples/incident", false},
+			{"balancer/sim/a.go", "github.com/stretchr/testify/require", false},
+			{"examples/incident/main.go", modulePath + "/balancer/sim", true},
+			{"examples/incident/main.go", modulePath + "/examples/client", false},
+			{"gates_test.go", modulePath + "/balancer/sim", true},
+		} {
+			found := checkImports(parse(t, c.file, "package p\nimport _ \""+c.imp+"\""))
+			require.Equal(t, c.ok, len(found) == 0, "%s imports %s: %v", c.file, c.imp, found)
+		}
+	})
+
+	t.Run("requirements", func(t *testing.T) {
+		tree := parse(t, "ewma/a_test.go", `package p
+			import (_ "github.com/benbjohnson/clock"; _ "github.com/stretchr/testify/require"; _ "pgregory.net/rapid")`)
+		good := "module m\ngo 1.25\nrequire (\n\tgithub.com/benbjohnson/clock v1\n\tgithub.com/stretchr/testify v1\n)\n" +
+			"require pgregory.net/rapid v1\nrequire go.yaml.in/yaml/v3 v3 // indirect\n"
+		require.Empty(t, checkRequirements(good, tree))
+		require.Len(t, checkRequirements(good, tree[:0]), 3)
+		require.Len(t, checkRequirements(good+"require go.uber.org/goleak v1\n", tree), 1)
+		require.Len(t, checkRequirements(good+"replace a => ../a\n", tree), 1)
+		require.Len(t, checkRequirements("module m\n", tree), 1)
+	})
+
+	t.Run("code", func(t *testing.T) {
+		exports := loadExports(t, "context", "crypto/rand", "errors", "hash/maphash", "maps", "math", "math/rand/v2", "net/http", "os", "sync", "time")
+		for _, c := range []struct{ rule, src string }{
+			{"", `import "time"; func f(now time.Time) time.Time { return now.Add(time.Second) }`},
+			{ruleWallClock, `import "time"; func f() time.Time { return time.Now() }`},
+			{ruleWallClock, `import tm "time"; var _ = tm.Since`},
+			{ruleWallClock, `import . "time"; func f() { Sleep(1) }`},
+			{ruleWallClock, `import "time"; func f() { time.AfterFunc(1, f) }`},
+			{ruleWallClock, `import ("context"; "time"); func f(c context.Context) { _, cancel := context.WithDeadline(c, time.Time{}); cancel() }`},
+			{"", `import "context"; func f(c context.Context) { _, cancel := context.WithCancel(c); cancel() }`},
+			{ruleRandom, `import _ "math/rand/v2"`},
+			{ruleRandom, `import _ "hash/maphash"`},
+			{ruleRandom, `import "crypto/rand"; func f(b []byte) { rand.Read(b) }`},
+			{ruleWorld, `import _ "os"`},
+			{ruleWorld, `import _ "net/http"`},
+			{ruleWorld, `import _ "unsafe"`},
+			{ruleGoroutine, `func f() { go f() }`},
+			{ruleInit, `func init() {}`},
+			{"", `type t struct{}; func (t) init() {}`},
+			{ruleSelect, `func f(c chan int) { select { case <-c: default: } }`},
+			{"", `import "errors"; var ErrX = errors.New("x"); var _ error = ErrX; var table = [2]uint64{1, 2}; func f(i int) uint64 { return table[i] }`},
+			{ruleVariable, `var n int`},
+			{ruleVariable, `var n = map[string]int{}`},
+			{ruleVariable, `var n = []int{1}`},
+			{ruleVariable, `var n = [2]*int{}`},
+			{ruleVariable, `var Table = [2]int{}`},
+			{ruleVariable, `var err error`},
+			{ruleVariable, `var table [2]int; func f() { table[0] = 1 }`},
+			{ruleVariable, `var table [2]struct{ n int }; func f() { table[0].n++ }`},
+			{ruleVariable, `var table [2]int; func f() []int { return table[:] }`},
+			{ruleVariable, `var table [2]int; func f() *[2]int { return &table }`},
+			{ruleVariable, `import "errors"; var ErrX = errors.New("x"); func f() { ErrX = nil }`},
+			{"", `func f(s []int) { for range s {} }`},
+			{ruleMapOrder, `func f(m map[int]int) { for range m {} }`},
+			{ruleMapOrder, `type t map[int]int; func f(m t) { for k := range m { _ = k } }`},
+			{ruleMapOrder, `func f[M ~map[int]int](m M) { for range m {} }`},
+			{ruleMapOrder, `import "maps"; func f(m map[int]int) { for range maps.Keys(m) {} }`},
+			{ruleMapOrder, `import "sync"; func f(m *sync.Map) {}`},
+			{"", `import "math"; func f(x float64) float64 { if math.IsNaN(x) { return math.MaxInt64 }; return math.Sqrt(x) }`},
+			{ruleMath, `import "math"; func f(x float64) float64 { return math.Exp(x) }`},
+			{ruleMath, `import "math"; var _ = math.FMA`},
+			{"", `func f(x, y, z float64) float64 { return z + float64(x*y) + float64((x * y)) }`},
+			{"", `const k = 2.5 * 2; func f(x, y int) int { return x*y + 1 }`},
+			{ruleProduct, `func f(x, y, z float64) float64 { return z + x*y }`},
+			{ruleProduct, `func f(x, y, z float64) float64 { t := x * y; return t + z }`},
+			{ruleProduct, `func f(x, y float64) float64 { x *= y; return x }`},
+			{ruleProduct, `func f(x, y, z float64) float64 { return float64(x*y + z) }`},
+		} {
+			fset := token.NewFileSet()
+			file, err := parser.ParseFile(fset, "ewma/a.go", "package p; "+c.src, parser.SkipObjectResolution)
+			require.NoError(t, err, c.src)
+			found, err := checkCode(fset, []*ast.File{file}, exports)
+			require.NoError(t, err, c.src)
+			if c.rule == "" {
+				require.Empty(t, found, c.src)
+				continue
+			}
+			require.NotEmpty(t, found, c.src)
+			for _, f := range found {
+				require.Equal(t, c.rule, f.rule, c.src)
+			}
+		}
+	})
+
+	t.Run("docs", func(t *testing.T) {
+		require.Empty(t, checkDocs(parse(t, "ewma/a.go", `// Package p is documented.
+			package p
+			// T is documented.
+			type T struct {
+				A int // A is documented.
+				b int
+			}
+			// M is documented.
+			func (T) M() {}
+			func (t) M() {}
+			type t struct{ A int }
+			// Documented.
+			const (
+				// X is documented.
+				X = iota
+				y
+			)`)))
+		for _, decl := range []string{
+			"type T int", "func F() {}", "const C = 1", "var V int", "//go:noinline\nfunc F() {}",
+			"// Group.\nconst (\nC = 1\n)", "// I is.\ntype I interface { M() }", "// T is.\ntype T struct { A int }",
+			"// T is.\ntype T struct { a int }\nfunc (*T) M() {}", "// T is.\ntype T[K any] struct { k K }\nfunc (*T[K]) M() {}",
+			"// T is.\ntype T struct {\n// A is.\nA struct { B int }\n}",
+		} {
+			require.Len(t, checkDocs(parse(t, "ewma/a.go", "// Package p is.\npackage p\n"+decl)), 1, decl)
+		}
+		require.Len(t, checkDocs(parse(t, "ewma/a.go", "package p")), 1)
+		require.Empty(t, checkDocs(parse(t, "examples/x/main.go", "package main\nfunc F() {}", "ewma/a_test.go", "package p\nfunc F() {}")))
+	})
+
+	t.Run("mixer", func(t *testing.T) {
+		const right = "package p\nfunc mix(x uint64) uint64 { x ^= x>>30; return x }"
+		require.Empty(t, checkCopies(parse(t, "ewma/a.go", right, "outlier/a.go",
+			"package q\n\n// mix it.\nfunc mix(x uint64) uint64 {\n\tx ^= x >> 30 // why\n\treturn x\n}\n"), false, "mix"))
+		wrong := strings.ReplaceAll(right, "30", "31")
+		require.Len(t, checkCopies(parse(t, "ewma/a.go", right, "outlier/a.go", wrong), false, "mix"), 1)
+		require.Empty(t, checkCopies(parse(t, "ewma/a.go", right, "outlier/a_test.go", wrong), false, "mix"), "a model may differ")
+	})
+
+	t.Run("seed helper", func(t *testing.T) {
+		const body = "\nfunc seedOf() int { return 1 }\n"
+		require.Empty(t, checkSeedFiles(parse(t, "ewma/seed_test.go", "package a"+body, "outlier/seed_test.go", "package b"+body)))
+		require.Len(t, checkSeedFiles(parse(t, "ewma/seed_test.go", "package a"+body, "outlier/seed_test.go", "package b"+body+"// more\n")), 1)
+		require.Len(t, checkCopies(parse(t, "ewma/x_test.go", "package a"+body, "outlier/y_test.go", "package b"+strings.Replace(body, "1", "2", 1)), true, "seedOf"), 1)
+	})
+
+	t.Run("conformance table", func(t *testing.T) {
+		tree := parse(t, "ewma/a_test.go", `package p
+			func TestRows() { run("A-1"); run("with space") }
+			func (t) TestMethod() {}
+			func FuzzX() {}`)
+		require.Empty(t, checkBehaviours("# comment\nA-1\tholds\tewma\tTestRows/A-1\nA-2\tholds\tewma\tTestRows/with_space\nA-3\tholds\tewma\tFuzzX\n", tree))
+		for _, bad := range []string{
+			"A-1\tholds\tewma\n", "A-1\t\tewma\tTestRows\n", "A-1\tholds \tewma\tTestRows\n", "\n",
+			"A-1\tholds\tewna\tTestRows\n", "A-1\tholds\tewma\tTestRow\n", "A-1\tholds\tewma\tTestMethod\n", "A-1\tholds\tewma\tTestRows/A-2\n",
+			"A-1\tholds\tewma\tTestRows\nA-1\tholds\tewma\tTestRows\n", "A-2\tholds\tewma\tTestRows\nA-1\tholds\tewma\tTestRows\n",
+		} {
+			require.Len(t, checkBehaviours(bad, tree), 1, "%q", bad)
+		}
+	})
+}
