@@ -139,16 +139,8 @@ func (m *Manual) Step() bool {
 func (m *Manual) Set(t time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	// Every point on the line moves by the same amount, so the order of the
-	// queue stays as it is.
-	for i := range m.timers {
-		m.timers[i].when -= m.elapsed
-	}
-	m.target -= min(m.target, m.elapsed)
-	m.elapsed = 0
-	m.base = unixNano(t)
+	m.rebase(unixNano(t))
 	m.target = min(m.target, m.limit())
-	m.wall.Store(m.base)
 }
 
 // Next returns the due time of the next pending timer. It reports false if
@@ -209,8 +201,27 @@ func (m *Manual) stand(elapsed uint64) {
 
 // arm queues t, which is not queued, to run after d. m.mu is held.
 func (m *Manual) arm(t *manualTimer, d time.Duration) {
+	after := uint64(max(d, 0))
+	if after > math.MaxUint64-m.elapsed {
+		// Possible after more than 292 years. A due time must not saturate:
+		// it is exact, or a timer due after the end of time would run at it.
+		m.rebase(m.wallAt(m.elapsed))
+	}
 	m.armed++
-	m.timers.push(entry{when: addSat(m.elapsed, uint64(max(d, 0))), seq: m.armed, t: t})
+	m.timers.push(entry{when: m.elapsed + after, seq: m.armed, t: t})
+}
+
+// rebase makes the present point the start of the line and wall its reading.
+// Every point moves by the same amount, so the queue's order stays as it is.
+// m.mu is held.
+func (m *Manual) rebase(wall int64) {
+	for i := range m.timers {
+		m.timers[i].when -= m.elapsed
+	}
+	m.target -= min(m.target, m.elapsed) // it lags behind when nothing moves
+	m.elapsed = 0
+	m.base = wall
+	m.wall.Store(wall)
 }
 
 // nextDue returns the earliest due time that the clock can reach. m.mu is held.
