@@ -53,12 +53,15 @@ type Table interface {
 //
 // The zero value has ended. A Walk is not safe for concurrent use.
 type Walk struct {
-	owners    []int32 // the table, nil for a Rendezvous
-	pos, left int     // next position, and positions not yet visited
-
+	// One of the three is set.
+	ring    *Ring
+	maglev  *Maglev
 	ranking *Rendezvous
-	key     uint64
-	last    int // slot of the ranking yielded last, -1 before the first
+
+	pos  int    // next position in the ring or table
+	left int    // positions not yet visited
+	key  uint64 // salted key of the ranking
+	last int    // slot of the ranking yielded last, -1 before the first
 }
 
 // Next returns the next owner, or -1 and false after the last one.
@@ -70,13 +73,23 @@ func (w *Walk) Next() (member int, ok bool) {
 		return -1, false
 	}
 	w.left--
-	if w.ranking != nil {
+	switch {
+	case w.ring != nil:
+		// The guard behind the last point stands for the first one.
+		if w.pos >= w.ring.size {
+			w.pos = 0
+		}
+		member = int(w.ring.points[w.pos].owner)
+		w.pos++
+	case w.maglev != nil:
+		if w.pos == len(w.maglev.slots) {
+			w.pos = 0
+		}
+		member = int(w.maglev.slots[w.pos])
+		w.pos++
+	default:
 		w.last = w.ranking.next(w.key, w.last)
-		return int(w.ranking.slots[w.last].member), true
-	}
-	member = int(w.owners[w.pos])
-	if w.pos++; w.pos == len(w.owners) {
-		w.pos = 0
+		member = int(w.ranking.slots[w.last].member)
 	}
 	return member, true
 }

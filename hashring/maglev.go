@@ -117,9 +117,7 @@ func (m *Maglev) fill(size uint64) {
 			skip: draw(base, streamSkip, 0)%max(1, size-1) + 1,
 		}
 	}
-	turns := newTurns(quotas(m.weightsInOrder(), size))
-	for range size {
-		k := turns.next()
+	for _, k := range turnOrder(quotas(m.weightsInOrder(), size), size) {
 		p := &prefs[k]
 		for m.slots[p.next] >= 0 {
 			p.next = (p.next + p.skip) % size
@@ -158,7 +156,7 @@ func (m *Maglev) Walk(key uint64) Walk {
 	if len(m.slots) == 0 {
 		return Walk{}
 	}
-	return Walk{owners: m.slots, pos: m.slot(key), left: len(m.slots)}
+	return Walk{maglev: m, pos: m.slot(key), left: len(m.slots)}
 }
 
 // Owners returns the first n distinct owners of key in the order of

@@ -84,22 +84,27 @@ type Ring struct {
 	roster
 	salt salt
 
-	// hashes is sorted; owners[i] is the member at hashes[i].
-	hashes []uint64
-	owners []int32
+	// points is sorted by hash, then id. It is followed by two more copies of
+	// the first point, placed at the end of the hash space: what comes after
+	// the last point is found without a test for the end.
+	points []point
+	size   int // points, without the two
 
 	// index[b] is the first point whose high bits are at least b, for each
-	// value of the 64-shift high bits and one beyond. With about one point per
-	// bucket a lookup is one load here and a step or two there.
+	// value of the 64-shift high bits and one beyond. With at most one point
+	// per bucket on average, a lookup is a load here and another there.
 	index []uint32
 	shift uint
 }
 
-// point is a position on the ring under construction.
+// point is a position on the ring.
 type point struct {
 	hash  uint64
 	owner int32
 }
+
+// guards is the number of copies behind the last point.
+const guards = 2
 
 // NewRing builds a ring in time linear in its points (2 ms for 1000 members of
 // weight 1). It returns an error that wraps [ErrConfig] or [ErrMembers] if cfg
@@ -123,7 +128,7 @@ func newRing(cfg RingConfig, members []Member, hash func(base, i uint64) uint64)
 		return nil, err
 	}
 	r := &Ring{roster: ros, salt: newSalt(cfg.Seed)}
-	counts, total := r.points(cfg.virtualNodes(), cfg.maxPoints())
+	counts, total := r.counts(cfg.virtualNodes(), cfg.maxPoints())
 	// Points are generated in the order of ids and sorted stably by hash: that
 	// is what makes ties fall by identity, whatever the caller's order.
 	pts := make([]point, 0, total)
@@ -137,8 +142,8 @@ func newRing(cfg RingConfig, members []Member, hash func(base, i uint64) uint64)
 	return r, nil
 }
 
-// points returns the number of points of each member in r.order, and their sum.
-func (r *Ring) points(virtualNodes, limit int) (counts []int, total int) {
+// counts returns the number of points of each member in r.order, and their sum.
+func (r *Ring) counts(virtualNodes, limit int) (counts []int, total int) {
 	counts = make([]int, len(r.order))
 	for halvings := uint(0); ; halvings++ {
 		total = 0
@@ -195,21 +200,22 @@ func (r *Ring) fill(pts []point) {
 	for b := 1; b < len(r.index); b++ {
 		r.index[b] += r.index[b-1]
 	}
-	next := slices.Clone(r.index)
-	sorted := make([]point, len(pts))
+	// Filling in moves the start of every bucket up to its end.
+	r.points = make([]point, len(pts), len(pts)+guards)
 	for _, p := range pts {
 		b := p.hash >> r.shift
-		sorted[next[b]] = p
-		next[b]++
+		r.points[r.index[b]] = p
+		r.index[b]++
 	}
+	// So index[b] is now the start of bucket b+1.
+	copy(r.index[1:], r.index)
+	r.index[0] = 0
 	for b := range len(r.index) - 1 {
-		sortPoints(sorted[r.index[b]:r.index[b+1]])
+		sortPoints(r.points[r.index[b]:r.index[b+1]])
 	}
-
-	r.hashes = make([]uint64, len(pts))
-	r.owners = make([]int32, len(pts))
-	for i, p := range sorted {
-		r.hashes[i], r.owners[i] = p.hash, p.owner
+	r.size = len(pts)
+	for range guards {
+		r.points = append(r.points, point{1<<64 - 1, r.points[0].owner})
 	}
 }
 
@@ -229,7 +235,7 @@ func sortPoints(pts []point) {
 
 // Points returns the number of points on the ring. It is safe for concurrent
 // use.
-func (r *Ring) Points() int { return len(r.hashes) }
+func (r *Ring) Points() int { return r.size }
 
 // Lookup returns the member that owns key, or -1 if no member has a positive
 // weight. The key must be well mixed, as those of [Key] and [KeyUint64] are.
@@ -237,32 +243,38 @@ func (r *Ring) Points() int { return len(r.hashes) }
 // It takes O(1) time on average, does not allocate, and is safe for concurrent
 // use.
 func (r *Ring) Lookup(key uint64) int {
-	if len(r.owners) == 0 {
+	if r.size == 0 {
 		return -1
 	}
-	return int(r.owners[r.search(key)])
+	return int(r.points[r.search(key)].owner)
 }
 
-// search returns the first point at or after key. The ring has points.
+// search returns the first point at or after key, possibly a guard. The ring
+// has points.
 func (r *Ring) search(key uint64) int {
 	key = r.salt.position(key)
 	b := key >> r.shift
 	i := int(r.index[b])
-	// The points before i are below key; those of later buckets are not.
-	for end := min(i+8, len(r.hashes)); i < end; i++ {
-		if r.hashes[i] >= key {
+	// The points before i are below key. Two steps without a branch cover all
+	// but a few per cent of keys; the guards make them safe.
+	p := r.points[i : i+2]
+	past := p[1].hash < key
+	if p[0].hash < key {
+		i++
+	}
+	if !past {
+		return i
+	}
+	i++
+	// The answer is in this bucket or first in the next one.
+	for end := i + 8; i < end; i++ {
+		if r.points[i].hash >= key {
 			return i
 		}
 	}
-	// Past the last point, or in a crowded bucket.
-	end := int(r.index[b+1])
-	if i < end {
-		i += sort.Search(end-i, func(j int) bool { return r.hashes[i+j] >= key })
-	}
-	if i == len(r.hashes) {
-		return 0
-	}
-	return i
+	// Only ids chosen for the purpose crowd a bucket like this.
+	rest := r.points[i:r.index[b+1]]
+	return i + sort.Search(len(rest), func(j int) bool { return rest[j].hash >= key })
 }
 
 // Walk returns the owners of key in ring order, one per point, for one lap.
@@ -272,10 +284,10 @@ func (r *Ring) search(key uint64) int {
 // It takes O(1) time on average, does not allocate, and is safe for concurrent
 // use.
 func (r *Ring) Walk(key uint64) Walk {
-	if len(r.owners) == 0 {
+	if r.size == 0 {
 		return Walk{}
 	}
-	return Walk{owners: r.owners, pos: r.search(key), left: len(r.owners)}
+	return Walk{ring: r, pos: r.search(key), left: r.size}
 }
 
 // Owners returns the first n distinct owners of key in the order of

@@ -59,65 +59,33 @@ type share struct {
 	rem uint64
 }
 
-// turns deals out turns in rounds: a member of quota q has its j-th turn,
-// counted from 0, in round floor(j*max/q), where max is the largest quota. So
-// all have a turn in the first round, the largest in every one, equal quotas
-// alternate, and max rounds give each member exactly its quota.
+// turnOrder returns whose turn it is, n turns in all, where the quotas sum to
+// n: a member of quota q has its j-th turn, counted from 0, in round
+// floor(j*max/q), where max is the largest quota, and within a round the turns
+// are in the order of the members. So all have a turn in the first round, the
+// largest in every one, equal quotas alternate, and max rounds give each member
+// exactly its quota.
 //
-// The members due in one round form a list; the work per turn is O(1) however
-// uneven the quotas are.
-type turns struct {
-	quotas []uint64
-	top    uint64
-	taken  []uint64 // turns a member has had
-	head   []int32  // by round: first member due, -1 if none
-	tail   []int32  // by round: last member due
-	link   []int32  // by member: the next one due in the same round
-	round  int
-}
-
-func newTurns(quotas []uint64) *turns {
+// It takes O(n) time however uneven the quotas are: a counting sort by round.
+func turnOrder(quotas []uint64, n uint64) []int32 {
 	top := slices.Max(quotas)
-	t := &turns{
-		quotas: quotas,
-		top:    top,
-		taken:  make([]uint64, len(quotas)),
-		head:   make([]int32, top),
-		tail:   make([]int32, top),
-		link:   make([]int32, len(quotas)),
+	starts := make([]int32, top+1)
+	for _, q := range quotas {
+		for j := range q {
+			// Two table sizes multiply to far less than 64 bits.
+			starts[j*top/q+1]++
+		}
 	}
-	for i := range t.head {
-		t.head[i] = -1
+	for r := range top {
+		starts[r+1] += starts[r]
 	}
-	for k := range quotas {
-		t.due(int32(k), 0)
+	order := make([]int32, n)
+	for k, q := range quotas {
+		for j := range q {
+			r := j * top / q
+			order[starts[r]] = int32(k)
+			starts[r]++
+		}
 	}
-	return t
-}
-
-// due enters a member for a round, behind those already there.
-func (t *turns) due(k int32, round uint64) {
-	t.link[k] = -1
-	if t.head[round] < 0 {
-		t.head[round] = k
-	} else {
-		t.link[t.tail[round]] = k
-	}
-	t.tail[round] = k
-}
-
-// next returns the member whose turn it is. It is called once for each unit of
-// quota.
-func (t *turns) next() int32 {
-	for t.head[t.round] < 0 {
-		t.round++
-	}
-	k := t.head[t.round]
-	t.head[t.round] = t.link[k]
-	// The next turn is at least one round on, because no quota exceeds top. A
-	// product of two table sizes fits 64 bits with room to spare.
-	if t.taken[k]++; t.taken[k] < t.quotas[k] {
-		t.due(k, t.taken[k]*t.top/t.quotas[k])
-	}
-	return k
+	return order
 }
