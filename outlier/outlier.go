@@ -94,14 +94,15 @@ type Host struct {
 	samples, fresh uint32
 
 	key      uint64
-	until    int64  // end of the ejection
-	total    int64  // ejections ever
-	verdicts uint32 // numbers the draws
-	count    int32  // factor of the last ejection, before forgiveness
-	weight   int32  // thousandths, while in service
-	pos      int32  // in the agenda; -1: nothing planned
-	slot     int32  // in Core.hosts
-	med      int32  // place in the median; see median
+	until    int64   // end of the ejection
+	total    int64   // ejections ever
+	verdicts uint32  // numbers the draws
+	count    int32   // factor of the last ejection, before forgiveness
+	weight   int32   // thousandths, while in service
+	pos      int32   // in the agenda; -1: nothing planned
+	slot     int32   // in Core.hosts
+	med      int32   // place in the median; see median
+	owner    *Handle // of a Detector's hosts
 }
 
 // Ejected tells whether the host was out at the Core's latest input. For another
@@ -182,6 +183,7 @@ func (c *Core) Add(now int64, h *Host, key uint64) {
 	}
 	*h = Host{
 		Index:  h.Index,
+		owner:  h.owner,
 		key:    key,
 		flags:  member | usable,
 		since:  math.MinInt64,
@@ -457,6 +459,9 @@ func (c *Core) settle(now int64) {
 		}
 	}
 }
+
+// planned tells whether NextChange is a time and not the absence of one.
+func (c *Core) planned() bool { return c.dirty || len(c.plan) > 0 }
 
 // replan recomputes when the next change falls due.
 func (c *Core) replan() {
