@@ -1,6 +1,7 @@
 package retrybudget
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -229,7 +230,9 @@ type settings struct {
 	slot         int64 // nanoseconds; 0 without TTL
 
 	share      bool
-	shareOf    Base
+	inFlight   bool  // the share is of Active: nothing is counted in a window
+	requests   bool  // requests are the base
+	successes  bool  // successes are
 	shareRate  int64 // billionths of a retry
 	shareBurst int64
 	shareMin   int64 // whole retries
@@ -251,7 +254,6 @@ func (c Config) compile() *settings {
 		perFailure:   units(c.PerFailure),
 		perSecond:    units(orDefault(c.PerSecond, defaultPerSecond)),
 		share:        c.Share.on(),
-		shareOf:      c.Share.Of,
 		shareRate:    units(c.Share.Rate),
 		shareBurst:   units(c.Share.Burst),
 		shareMin:     units(c.Share.Min) / unit,
@@ -270,11 +272,13 @@ func (c Config) compile() *settings {
 	} else {
 		s.initial = min(units(orDefault(c.Initial, maxTokens)), s.capacity)
 	}
-	if w := c.Share.Window; w >= 0 && c.Share.Of != Active {
-		if w == 0 {
-			w = defaultWindow
+	if s.share {
+		s.inFlight = c.Share.Of == Active
+		s.requests = c.Share.Of == Requests
+		s.successes = c.Share.Of == Successes
+		if w := c.Share.Window; w >= 0 && !s.inFlight {
+			s.shareSlot = slotOf(cmp.Or(w, defaultWindow))
 		}
-		s.shareSlot = slotOf(w)
 	}
 	return s
 }

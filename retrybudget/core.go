@@ -82,7 +82,7 @@ func (c *Core) Request(now int64) {
 		return
 	}
 	c.active++
-	if c.set.shareOf == Requests {
+	if c.set.requests {
 		c.share.count()
 	}
 	c.deposit(c.set.perRequest)
@@ -102,7 +102,7 @@ func (c *Core) Success(now int64) {
 	if !c.advance(now) {
 		return
 	}
-	if c.set.shareOf == Successes {
+	if c.set.successes {
 		c.share.any = true
 		c.share.count()
 	}
@@ -142,7 +142,7 @@ func (c *Core) Withdraw(now int64) bool {
 	if c.set.bucket {
 		c.bucket.take(c.set, c.set.cost)
 	}
-	if c.set.share {
+	if c.set.share && !c.set.inFlight {
 		c.share.take()
 	}
 	return true
@@ -157,7 +157,7 @@ func (c *Core) allows() bool {
 	if !s.share {
 		return true
 	}
-	if s.shareOf == Active {
+	if s.inFlight {
 		return c.share.allows(s, c.retrying, c.active)
 	}
 	return c.share.allows(s, c.share.retries, c.share.base)
@@ -176,7 +176,7 @@ func (c *Core) Refund(now int64) {
 	if c.set.bucket {
 		c.bucket.giveBack(c.set, c.set.cost)
 	}
-	if c.set.share {
+	if c.set.share && !c.set.inFlight {
 		c.share.giveBack()
 	}
 }
@@ -220,8 +220,8 @@ func (c *Core) Balance(now int64) float64 {
 
 // NextGrant returns the earliest instant, not before now and the latest input,
 // at which Withdraw would succeed if nothing but time happened until then. It
-// returns false if it never would. An instant past the end of the timeline is
-// reported as MaxInt64.
+// returns false if it never would. Before the first input, now stands in for
+// it. An instant past the end of the timeline is reported as MaxInt64.
 func (c *Core) NextGrant(now int64) (int64, bool) {
 	if c.set == nil || c.set.off {
 		return now, c.set != nil

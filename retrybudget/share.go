@@ -60,7 +60,7 @@ func (h *share) giveBack() {
 // allows reports whether one retry more than retries keeps within the share of
 // base.
 func (h *share) allows(s *settings, retries, base int64) bool {
-	if s.shareOf == Successes && !h.any {
+	if s.successes && !h.any {
 		return true
 	}
 	if retries < s.shareMin {

@@ -33,7 +33,7 @@ func (c *Core) flags() uint64 {
 		if s.bucket && s.slot > 0 {
 			f |= flagExpire
 		}
-		if s.share && s.shareOf != Active {
+		if s.share && !s.inFlight {
 			f |= flagShare
 			if s.shareSlot > 0 {
 				f |= flagWindow
@@ -193,6 +193,9 @@ func (c *Core) RestoreState(b []byte, now int64) (rest []byte, err error) {
 	}
 	n.seen = f&flagSeen != 0
 	n.share.any = f&flagSuccess != 0
+	if n.share.any && (n.set == nil || !n.set.successes) {
+		r.fail("configurations differ")
+	}
 	age := r.uint("age", uint64(now)+1<<63) // no earlier than MinInt64
 	n.latest = int64(uint64(now) - age)
 	n.bucket.balance = r.int("balance")
