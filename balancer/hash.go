@@ -1,0 +1,100 @@
+package balancer
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/evenkeel-go/evenkeel/hashring"
+)
+
+// Hash sends requests with one key to one host: the first usable owner on a
+// weighted consistent-hash ring. A host that is out moves its own keys only,
+// each to the next owner on the ring, and its return moves them back; so does a
+// host that this request has tried. O(1) expected.
+type Hash struct {
+	// Ring sets up the ring. The zero value has 160 points per unit of weight.
+	Ring hashring.RingConfig
+
+	// Keyless picks for requests without a key. If nil, RoundRobin{}.
+	Keyless Policy
+}
+
+// Name implements Policy.
+func (Hash) Name() string { return "hash" }
+
+// Validate reports a bad ring setting.
+func (p Hash) Validate() error {
+	if err := p.Ring.Validate(); err != nil {
+		return &ConfigError{Field: "Hash.Ring", Err: err}
+	}
+	if p.Keyless != nil {
+		return validatePolicy("Hash.Keyless", p.Keyless)
+	}
+	return nil
+}
+
+// NewPicker implements Policy. The ring of prev is kept if no member and no
+// weight has changed; else it is built in time linear in its points.
+func (p Hash) NewPicker(v *View, prev Picker) Picker {
+	members := make([]hashring.Member, v.Len())
+	for i := range members {
+		members[i] = hashring.Member{ID: v.ID(i), Weight: v.Weight(i)}
+	}
+	h := &hash{v: v, members: members}
+	old, _ := prev.(*hash)
+	if old != nil && slices.Equal(old.members, members) {
+		h.ring = old.ring
+	} else if ring, err := hashring.NewRing(p.Ring, members); err == nil {
+		h.ring = ring
+	} else {
+		// Ids and weights were checked by Update and the settings by Validate.
+		panic(fmt.Sprintf("balancer: ring of checked members: %v", err))
+	}
+	keyless := p.Keyless
+	if keyless == nil {
+		keyless = RoundRobin{}
+	}
+	var prevKeyless Picker
+	if old != nil {
+		prevKeyless = old.keyless
+	}
+	h.keyless = keyless.NewPicker(v, prevKeyless)
+	h.follower, _ = h.keyless.(Follower)
+	return h
+}
+
+type hash struct {
+	v        *View
+	members  []hashring.Member
+	ring     *hashring.Ring
+	keyless  Picker
+	follower Follower
+}
+
+// Changed implements Follower for the keyless picker.
+func (h *hash) Changed(i int) {
+	if h.follower != nil {
+		h.follower.Changed(i)
+	}
+}
+
+func (h *hash) Pick(c Call) int {
+	key, ok := c.Key()
+	if !ok {
+		return h.keyless.Pick(c)
+	}
+	if h.v.UsableCount() == 0 {
+		return -1
+	}
+	// At most one lap: the walk ends by itself.
+	walk := h.ring.Walk(key)
+	for {
+		i, ok := walk.Next()
+		if !ok {
+			return h.v.NextUsable(0)
+		}
+		if h.v.Usable(i) {
+			return i
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package balancer
+
+import (
+	"math"
+
+	"github.com/evenkeel-go/evenkeel/breaker"
+	"github.com/evenkeel-go/evenkeel/ewma"
+	"github.com/evenkeel-go/evenkeel/outlier"
+)
+
+// reasons is the set of causes that keep a host out of picks. Empty means
+// selectable. What a single request excludes - the hosts it has tried - is not
+// in here.
+type reasons uint8
+
+const (
+	outUnhealthy reasons = 1 << iota
+	outEjected
+	outOpen
+	outTrialing
+	outFull
+	outNoTraffic
+	outReasons = iota
+)
+
+// never is the instant of what will not happen.
+const never = math.MaxInt64
+
+// nobody ends the lists of lease slots.
+const nobody = int32(-1)
+
+// host is all that a Pool knows of one upstream. It is created when an id joins
+// and dies when the id leaves; leases keep it reachable until they end.
+type host struct {
+	// What a pick and a release touch comes first, so that it shares cache lines.
+	inflight    int32
+	weight      int32
+	limit       int32
+	index       int32 // in its tier; -1 once the host has left
+	why         reasons
+	healthy     bool
+	enrolled    bool // the outlier detector knows it
+	countable   bool // and was last told that it can serve
+	oldest      int32
+	newest      int32
+	oldestSince int64 // when the oldest unanswered call began; never if none
+	latency     ewma.Core
+	breaker     breaker.Core
+	outlier     outlier.Host
+
+	tier     *tier
+	pos      int32 // in the order of the latest Update
+	heapAt   int32 // in the heap of due times; -1 if not in it
+	due      int64
+	priority int
+	id       string
+	key      uint64 // hash of the id, keys its own draws
+	scratch  [2]uint64
+	note     string // the reason given with the latest SetHealth
+	joined   int64
+
+	served   uint64
+	failures uint64
+	trips    uint64
+}
+
+// waiting is the age of the oldest call that has not been answered yet.
+func (h *host) waiting(now int64) int64 {
+	if h.oldestSince == never || now <= h.oldestSince {
+		return 0
+	}
+	return now - h.oldestSince
+}
+
+// tier is the set of hosts of one priority and the picker over them.
+type tier struct {
+	priority int
+	view     View
+	picker   Picker
+	follower Follower // the picker, if it follows changes
+}
+
+func (t *tier) setUsable(i int, on bool) {
+	if t.view.usable.set(i, on) {
+		t.changed(i)
+	}
+}
+
+func (t *tier) changed(i int) {
+	if t.follower != nil {
+		t.follower.Changed(i)
+	}
+}
+
+// dueHeap orders hosts by (due, position): a binary heap with back pointers.
+type dueHeap []*host
+
+func (q dueHeap) before(a, b *host) bool {
+	return a.due < b.due || a.due == b.due && a.pos < b.pos
+}
+
+// next is the earliest due time, or never.
+func (q dueHeap) next() int64 {
+	if len(q) == 0 {
+		return never
+	}
+	return q[0].due
+}
+
+// schedule gives h the due time at, never to take it out. O(log n).
+func (q *dueHeap) schedule(h *host, at int64) {
+	if h.heapAt < 0 {
+		if at == never {
+			return
+		}
+		h.heapAt = int32(len(*q))
+		*q = append(*q, h)
+	}
+	if at == never {
+		last := (*q)[len(*q)-1]
+		i := h.heapAt
+		(*q)[i], last.heapAt = last, i
+		(*q)[len(*q)-1] = nil
+		*q = (*q)[:len(*q)-1]
+		h.heapAt, h.due = -1, never
+		if last != h {
+			q.sift(last)
+		}
+		return
+	}
+	h.due = at
+	q.sift(h)
+}
+
+func (q dueHeap) sift(h *host) {
+	i := int(h.heapAt)
+	for i > 0 {
+		up := (i - 1) / 2
+		if !q.before(h, q[up]) {
+			break
+		}
+		q[i], q[up].heapAt = q[up], int32(i)
+		i = up
+	}
+	for {
+		down := 2*i + 1
+		if down >= len(q) {
+			break
+		}
+		if down+1 < len(q) && q.before(q[down+1], q[down]) {
+			down++
+		}
+		if !q.before(q[down], h) {
+			break
+		}
+		q[i], q[down].heapAt = q[down], int32(i)
+		i = down
+	}
+	q[i], h.heapAt = h, int32(i)
+}

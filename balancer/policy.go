@@ -1,0 +1,218 @@
+package balancer
+
+import (
+	"math"
+	"time"
+)
+
+// Policy makes the pickers of a Pool, one for each tier of priority. It is a
+// value that holds settings only: whatever a pick changes lives in the View, so
+// that one Policy may serve many Pools and so that a Pool can be saved.
+//
+// An implementation must be safe for concurrent use by several Pools.
+type Policy interface {
+	// Name names the policy in snapshots, errors and recordings.
+	Name() string
+
+	// NewPicker makes the picker for the hosts of v, once for each change of
+	// membership, order or weight - never for a change of health or load. prev
+	// is the tier's picker until now, or nil; it may be asked for tables worth
+	// keeping, and must not be used for picking again.
+	NewPicker(v *View, prev Picker) Picker
+}
+
+// Picker chooses one of the hosts of its View.
+type Picker interface {
+	// Pick returns the index of a host for which View.Usable is true, or -1 if
+	// there is none. It is called under the Pool's lock: it must not block,
+	// allocate, start a goroutine or call the Pool, and it must be a function of
+	// the View and the Call alone, or recordings will not replay. An answer that
+	// is out of range or not usable is counted in Snapshot and replaced by the
+	// next usable host.
+	Pick(c Call) int
+}
+
+// Follower is implemented by a [Picker] that keeps an index over load or
+// eligibility, such as a tree.
+type Follower interface {
+	// Changed is called under the Pool's lock after host i's in-flight count or
+	// its Usable bit has changed. The rules of Pick apply.
+	Changed(i int)
+}
+
+// Call is what a Picker may know of the request at hand. It is a small value;
+// passing it on costs nothing.
+type Call struct {
+	now   int64
+	key   uint64
+	draw  uint64
+	flags uint64 // attempt << 1 | has key
+}
+
+// Now is the time of the pick since the Pool's epoch.
+func (c Call) Now() time.Duration { return time.Duration(c.now) }
+
+// Key is the request's affinity key and whether it has one.
+func (c Call) Key() (key uint64, ok bool) { return c.key, c.flags&1 != 0 }
+
+// Attempt is 0 for a request's first attempt.
+func (c Call) Attempt() int { return int(c.flags >> 1) }
+
+// Draw returns 64 uniform random bits that depend on the Pool's seed, the
+// request, the attempt and k alone: a request that is left out of a replay
+// changes no other request's draws.
+func (c Call) Draw(k uint64) uint64 { return mix(c.draw + (k+1)*golden) }
+
+// View is a Picker's window on the hosts of its tier: indices 0 to Len()-1 in
+// the order of the latest Update. Reads of one host are O(1). It is valid under
+// the Pool's lock only, that is inside NewPicker, Pick and Changed.
+type View struct {
+	hosts    []*host
+	usable   bitmap
+	spare    bitmap // ejected, and in every other respect usable
+	set      *bitmap
+	mark     int32
+	shared   [2]uint64
+	seed     uint64
+	unsettle int64 // floor for the latency of a host that never answered
+}
+
+// Len is the number of hosts in the tier.
+func (v *View) Len() int { return len(v.hosts) }
+
+// ID is the id of host i.
+func (v *View) ID(i int) string { return v.hosts[i].id }
+
+// Weight is the weight of host i; 0 means that it is not Usable.
+func (v *View) Weight(i int) int { return int(v.hosts[i].weight) }
+
+// Inflight is the number of unreleased leases on host i.
+func (v *View) Inflight(i int) int { return int(v.hosts[i].inflight) }
+
+// Usable tells whether host i may be picked by the call at hand: healthy, not
+// ejected, its breaker ready, below its limit, with a weight, and not tried by
+// this request before.
+func (v *View) Usable(i int) bool { return v.set.has(i) }
+
+// UsableCount is the number of hosts that are Usable.
+func (v *View) UsableCount() int { return v.set.count }
+
+// NextUsable returns the first usable host at or after i, going round past the
+// end, or -1 if there is none. O(1) for any practical number of hosts.
+func (v *View) NextUsable(i int) int { return v.set.next(i) }
+
+// NthUsable returns the usable host of rank k in index order, or -1. O(Len/64).
+func (v *View) NthUsable(k int) int { return v.set.nth(k) }
+
+// Fallback tells whether this pick ignores ejections because nothing else is
+// left. Usable then means a host that is ejected and otherwise fit. A Follower
+// is not told of this switch: a picker with an index of its own looks at
+// Fallback first.
+func (v *View) Fallback() bool { return v.set == &v.spare }
+
+// Scratch is two words of state that live with host i: they follow it through
+// every Update, are zero when it joins, and are saved and restored.
+func (v *View) Scratch(i int) *[2]uint64 { return &v.hosts[i].scratch }
+
+// Shared is two words of state of the tier, saved and restored.
+func (v *View) Shared() *[2]uint64 { return &v.shared }
+
+// Mark remembers host i as the place where a rotation goes on. It follows the
+// host through updates; when the host leaves, it moves to the next one that
+// stays. A fresh tier's mark is where the Pool's seed puts it.
+func (v *View) Mark(i int) { v.mark = int32(i) }
+
+// Marked is the host of the latest Mark.
+func (v *View) Marked() int { return int(v.mark) }
+
+// Seed is the Pool's seed, for tables that must be the same in every process
+// with that seed.
+func (v *View) Seed() uint64 { return v.seed }
+
+// Latency is the decayed peak-sensitive estimate of host i's time to answer, and
+// whether it was ever measured.
+func (v *View) Latency(i int, c Call) (time.Duration, bool) {
+	d, ok := v.hosts[i].latency.Value(c.now)
+	return time.Duration(d), ok
+}
+
+// Oldest is the age of host i's oldest call that has not answered yet, 0 if
+// there is none: a lower bound of what its latency is becoming.
+func (v *View) Oldest(i int, c Call) time.Duration {
+	return time.Duration(v.hosts[i].waiting(c.now))
+}
+
+// less reports whether host i carries less load than host j: in-flight calls
+// per unit of weight, compared exactly by cross multiplication. A host without
+// weight carries more than any other.
+func (v *View) less(i, j int) bool {
+	a, b := v.hosts[i], v.hosts[j]
+	if a.weight == 0 || b.weight == 0 {
+		return b.weight == 0 && a.weight != 0
+	}
+	return uint64(a.inflight)*uint64(b.weight) < uint64(b.inflight)*uint64(a.weight)
+}
+
+// rejections bounds the redraws of a draw by rejection. With a quarter of the
+// hosts usable, sixteen miss once in a hundred picks.
+const rejections = 16
+
+// drawUsable draws one usable host uniformly, using draws from k on. skip, if
+// not negative, is left out: the draw is over the others. While at least a
+// quarter of the hosts are usable it draws indices over all hosts and redraws
+// the unusable ones, so that one host's change moves only the draws that hit
+// it; below that, or after too many misses, it draws a rank among the usable
+// ones. Bounded steps for any draws. The caller guarantees a usable host other
+// than skip.
+func (v *View) drawUsable(c Call, k uint64, skip int) int {
+	n := len(v.hosts)
+	if v.set.count*4 >= n {
+		for r := uint64(0); r < rejections; r++ {
+			x := c.Draw(k + r)
+			var i int
+			if skip < 0 {
+				i = int(below(x, uint64(n)))
+			} else if i = int(below(x, uint64(n-1))); i >= skip {
+				i++
+			}
+			if v.set.has(i) {
+				return i
+			}
+		}
+	}
+	left := v.set.count
+	if skip >= 0 && v.set.has(skip) {
+		left--
+	}
+	i := v.set.nth(int(below(c.Draw(k+rejections), uint64(left))))
+	if skip >= 0 && v.set.has(skip) && i >= skip {
+		// Ranks from skip's own on belong to the next member.
+		if i = v.set.next(i + 1); i == skip {
+			i = v.set.next(i + 1)
+		}
+	}
+	return i
+}
+
+// drawPair draws two distinct usable hosts, without replacement (Finagle P2C:
+// the second index comes from n-1 and is shifted past the first). With one
+// usable host it draws nothing and returns it twice; with none, -1 twice.
+func (v *View) drawPair(c Call) (first, second int) {
+	switch v.set.count {
+	case 0:
+		return -1, -1
+	case 1:
+		i := v.set.next(0)
+		return i, i
+	}
+	first = v.drawUsable(c, 0, -1)
+	return first, v.drawUsable(c, rejections+1, first)
+}
+
+// saturatingMul multiplies two non-negative numbers, stopping at the largest.
+func saturatingMul(a, b int64) int64 {
+	if a == 0 || b <= math.MaxInt64/a {
+		return a * b
+	}
+	return math.MaxInt64
+}

@@ -1,0 +1,58 @@
+package balancer
+
+// RoundRobin picks the usable hosts in turn, in the order of the latest Update.
+// The turn is a host, not a number: a host that is down, tried or gone is
+// passed over without giving its share to its neighbour, and no update starts
+// the round again. With u usable hosts every run of u picks visits each once.
+// Weights other than zero are not looked at. O(1).
+//
+// The zero value starts each Pool at a host that its seed picks, so that many
+// clients started at once do not begin at the same one.
+type RoundRobin struct {
+	// First starts with the first host of the first Update: A, B, C.
+	First bool
+
+	// IndexCursor counts picks and takes the usable host whose rank is that
+	// count modulo their number, as Echofront does. When hosts leave and return
+	// the same count falls on other hosts and shares become uneven; it exists to
+	// reproduce systems that do this. It starts with the first host.
+	IndexCursor bool
+}
+
+// Name implements Policy.
+func (p RoundRobin) Name() string { return "round_robin" }
+
+// NewPicker implements Policy.
+func (p RoundRobin) NewPicker(v *View, prev Picker) Picker {
+	if p.IndexCursor {
+		return indexCursor{v}
+	}
+	if p.First && prev == nil {
+		v.Mark(0)
+	}
+	return roundRobin{v}
+}
+
+type roundRobin struct{ v *View }
+
+func (r roundRobin) Pick(Call) int {
+	i := r.v.NextUsable(r.v.Marked())
+	if i >= 0 {
+		// NextUsable takes an index past the end for 0.
+		r.v.Mark(i + 1)
+	}
+	return i
+}
+
+type indexCursor struct{ v *View }
+
+func (r indexCursor) Pick(Call) int {
+	n := r.v.UsableCount()
+	if n == 0 {
+		return -1
+	}
+	at := &r.v.Shared()[0]
+	i := r.v.NthUsable(int(*at % uint64(n)))
+	*at++
+	return i
+}
