@@ -1,6 +1,8 @@
 package clock_test
 
 import (
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,11 +54,11 @@ func TestAdapt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, move := make()
-				checkScheduler(t, c, move)
+				checkScheduler(t, c, func(d time.Duration) { move(d); synctest.Wait() })
 			})
 		})
 	}
-	sleep := func(d time.Duration) { time.Sleep(d); synctest.Wait() }
+	sleep := time.Sleep
 
 	inBubble("benbjohnson New", func() (clock.Scheduler, func(time.Duration)) {
 		return clock.Adapt(bb.New()), sleep
@@ -95,24 +97,34 @@ func TestAdapt(t *testing.T) {
 // checkScheduler holds any Scheduler to the contract of the interfaces.
 func checkScheduler(t *testing.T, c clock.Scheduler, move func(time.Duration)) {
 	start := c.Now()
-	var ran []time.Duration
-	tm := c.AfterFunc(2*s, func() { ran = append(ran, c.Now().Sub(start)) })
+	var mu sync.Mutex // functions may run on goroutines
+	var log []time.Duration
+	ran := func() []time.Duration {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(log)
+	}
+	tm := c.AfterFunc(2*s, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		log = append(log, c.Now().Sub(start))
+	})
 	move(1 * s)
-	require.Empty(t, ran)
+	require.Empty(t, ran())
 	require.True(t, tm.Reset(3*s))
 	move(2 * s) // 3s
-	require.Empty(t, ran, "Reset replaced the first delay")
+	require.Empty(t, ran(), "Reset replaced the first delay")
 	move(2 * s) // 5s
-	require.Equal(t, []time.Duration{4 * s}, ran)
+	require.Equal(t, []time.Duration{4 * s}, ran())
 	require.False(t, tm.Stop(), "it has run")
 	require.False(t, tm.Reset(2*s))
 	require.True(t, tm.Stop())
 	require.False(t, tm.Stop())
 	move(10 * s) // 15s
-	require.Len(t, ran, 1)
+	require.Len(t, ran(), 1)
 	require.False(t, tm.Reset(1*s))
 	move(2 * s) // 17s
-	require.Equal(t, []time.Duration{4 * s, 16 * s}, ran)
+	require.Equal(t, []time.Duration{4 * s, 16 * s}, ran())
 	require.Equal(t, 17*s, c.Now().Sub(start))
 }
 

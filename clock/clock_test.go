@@ -357,6 +357,7 @@ func TestSystem(t *testing.T) {
 		require.True(t, stopped.Stop())
 		from := c.Now()
 		time.Sleep(6 * s)
+		synctest.Wait()
 		require.Equal(t, 5*s, at.Sub(from))
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/big"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -332,16 +333,14 @@ func propManual(t *rapid.T) {
 	p := newPair(t, start)
 	arm := func(t *rapid.T) {
 		if len(p.timers) == 12 {
-			t.Skip("enough timers")
+			p.do(deed{kind: deedReset, timer: rapid.IntRange(0, 11).Draw(t, "timer"), d: drawDelay(t, p.dueIn())})
+			return
 		}
 		now := p.model.wall.Int64()
 		p.create(drawDelay(t, p.dueIn()), drawScript(t, now))
 	}
 	doing := func(kind int) func(*rapid.T) {
 		return func(t *rapid.T) {
-			if len(p.timers) == 0 {
-				t.Skip("no timer yet")
-			}
 			a := deed{kind: kind}
 			switch kind {
 			case deedReset, deedAdvance:
@@ -353,6 +352,7 @@ func propManual(t *rapid.T) {
 			p.do(a)
 		}
 	}
+	arm(t) // every deed can be done then
 	t.Repeat(map[string]func(*rapid.T){
 		"arm":       arm,
 		"reset":     doing(deedReset),
@@ -392,16 +392,36 @@ func TestManualManyTimers(t *testing.T) {
 type scheduled struct {
 	c       clock.Scheduler
 	advance func(time.Duration)
-	timers  []clock.Timer
-	log     []string
+
+	mu     sync.Mutex // guards below: the Mock runs functions on goroutines
+	timers []clock.Timer
+	log    []string
+}
+
+// timer returns one of the timers armed so far.
+func (x *scheduled) timer(i int) clock.Timer {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.timers[i%len(x.timers)]
+}
+
+// ran returns the log, sorted by time and then by timer.
+func (x *scheduled) ran() []string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Sorted(slices.Values(x.log))
 }
 
 // arm arms a timer whose function arms itself again by the delays given.
 func (x *scheduled) arm(d time.Duration, again []time.Duration) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	id := len(x.timers)
 	x.timers = append(x.timers, nil)
 	x.timers[id] = x.c.AfterFunc(d, func() {
-		x.log = append(x.log, fmt.Sprintf("%d: %d", x.c.Now().UnixNano(), id))
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.log = append(x.log, fmt.Sprintf("%020d: %d", x.c.Now().UnixNano(), id))
 		if len(again) > 0 {
 			d := again[0]
 			again = again[1:]
@@ -425,30 +445,26 @@ func TestManualLikeMock(t *testing.T) {
 			delay := rapid.Map(rapid.IntRange(0, 9), func(ms int) time.Duration {
 				return time.Duration(ms) * time.Millisecond
 			})
+			arm := func(t *rapid.T) {
+				d, again := delay.Draw(t, "d"), rapid.SliceOfN(delay, 0, 2).Draw(t, "again")
+				for _, x := range both {
+					x.arm(d, again)
+				}
+			}
+			arm(t) // so that there is one to stop
 			t.Repeat(map[string]func(*rapid.T){
-				"arm": func(t *rapid.T) {
-					d, again := delay.Draw(t, "d"), rapid.SliceOfN(delay, 0, 2).Draw(t, "again")
-					for _, x := range both {
-						x.arm(d, again)
-					}
-				},
+				"arm": arm,
 				"stop": func(t *rapid.T) {
-					i, n := rapid.IntRange(0, 20).Draw(t, "timer"), len(both[0].timers)
-					if n == 0 {
-						t.Skip("no timer yet")
-					}
-					a, b := both[0].timers[i%n].Stop(), both[1].timers[i%n].Stop()
+					i := rapid.IntRange(0, 20).Draw(t, "timer")
+					a, b := both[0].timer(i).Stop(), both[1].timer(i).Stop()
 					if a != b {
 						t.Fatalf("Stop is %v, the Mock's %v", b, a)
 					}
 				},
 				"reset": func(t *rapid.T) {
-					i, n := rapid.IntRange(0, 20).Draw(t, "timer"), len(both[0].timers)
-					if n == 0 {
-						t.Skip("no timer yet")
-					}
+					i := rapid.IntRange(0, 20).Draw(t, "timer")
 					d := delay.Draw(t, "d")
-					a, b := both[0].timers[i%n].Reset(d), both[1].timers[i%n].Reset(d)
+					a, b := both[0].timer(i).Reset(d), both[1].timer(i).Reset(d)
 					if a != b {
 						t.Fatalf("Reset is %v, the Mock's %v", b, a)
 					}
@@ -463,7 +479,7 @@ func TestManualLikeMock(t *testing.T) {
 					if a, b := mock.Now(), manual.Now(); !a.Equal(b) {
 						t.Fatalf("Now is %v, the Mock's %v", b, a)
 					}
-					a, b := slices.Sorted(slices.Values(both[0].log)), slices.Sorted(slices.Values(both[1].log))
+					a, b := both[0].ran(), both[1].ran()
 					if !slices.Equal(a, b) {
 						t.Fatalf("ran %v, the Mock %v", b, a)
 					}
