@@ -113,7 +113,7 @@ func (c *Core) Stats() Stats {
 // Idle reports whether the core remembers nothing at now that could make a
 // difference: it is closed by its own rules, has no run of failures, no result or
 // transition inside a window, no past opening that lengthens the next one, and
-// no change that waits for Pop. An owner of many breakers may drop such a one,
+// no change that waits for Pop or for the next input. An owner of many breakers may drop such a one,
 // once no call that it admitted is out, and use a Fresh one when the key
 // returns; only the totals and the place in the sequence of jitter draws are
 // lost. An open breaker is never idle. Not safe for concurrent use with inputs.
@@ -122,7 +122,7 @@ func (c *Core) Idle(now int64) bool {
 	if c.mode == off {
 		return true
 	}
-	if c.mode == forced || c.state != Closed || c.run > 0 {
+	if c.mode == forced || c.state != Closed || c.run > 0 || c.flap {
 		return false
 	}
 	x := c.x
