@@ -542,6 +542,12 @@ func modelProp(t *rapid.T) {
 
 func TestModel(t *testing.T) { checkSeeded(t, 1, modelProp) }
 
+// mark is the state of the accounts at an instant.
+type mark struct {
+	at              int64
+	spent, deposits float64
+}
+
 // boundProp checks, on long random runs, that what is granted was paid for.
 func boundProp(t *rapid.T) {
 	cfg := drawConfig(t)
@@ -564,6 +570,7 @@ func boundProp(t *rapid.T) {
 		deposits  float64
 		now       int64
 		first     int64
+		marks     []mark
 	)
 	n := rapid.IntRange(1, 400).Draw(t, "n")
 	for i := range n {
@@ -588,10 +595,17 @@ func boundProp(t *rapid.T) {
 		if bound := capacity + deposits + perSecond*elapsed; spent > bound*(1+1e-12)+1e-9 {
 			t.Fatalf("spent %v, more than %v + %v + %v * %vs\nconfig %+v", spent, capacity, deposits, perSecond, elapsed, cfg)
 		}
-		limit := capacity
-		if b := c.Balance(now); b < 0 || b > limit+1e-9 {
-			t.Fatalf("balance %v, want 0 to %v\nconfig %+v", b, limit, cfg)
+		if b := c.Balance(now); b < 0 || b > capacity+1e-9 {
+			t.Fatalf("balance %v, want 0 to %v\nconfig %+v", b, capacity, cfg)
 		}
+		// Without expiry the same holds from any instant on.
+		for _, m := range marks {
+			bound := capacity + deposits - m.deposits + perSecond*float64(now-m.at)/1e9
+			if got := spent - m.spent; cfg.TTL == 0 && got > bound*(1+1e-12)+1e-9 {
+				t.Fatalf("spent %v since %d, more than %v\nconfig %+v", got, m.at, bound, cfg)
+			}
+		}
+		marks = append(marks, mark{now, spent, deposits})
 	}
 }
 

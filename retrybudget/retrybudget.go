@@ -21,10 +21,12 @@
 // [Envoy], [Ferron] and [Echofront] return them.
 //
 // The arithmetic is exact: amounts are whole billionths of a token, and the
-// part of the drip that is not yet a billionth is carried. With deposits,
-// refunds and floor as configured, under any interleaving,
+// part of the drip that is not yet a billionth is carried. Over the life of a
+// budget, under any interleaving, and with refunds among the deposits,
 //
 //	grants x Cost <= Capacity + deposits + PerSecond x elapsed
+//
+// Without TTL the same holds between any two instants.
 //
 // Nothing here sleeps, starts a goroutine or reads a clock: the caller says
 // what time it is. [Budget] is for use from several goroutines; [Core] is the

@@ -1,0 +1,236 @@
+package retrybudget_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/evenkeel-go/evenkeel/retrybudget"
+)
+
+func TestValidate(t *testing.T) {
+	type config = retrybudget.Config
+	share := func(s retrybudget.Share) config { return config{Share: s} }
+	for _, tc := range []struct {
+		cfg  config
+		want string // "" when valid
+	}{
+		{config{}, ""},
+		{config{Off: true, Capacity: -1}, ""},
+		{config{Capacity: -1, Share: retrybudget.Share{Min: 1}}, ""},
+		{config{Capacity: -1, Cost: 50, Share: retrybudget.Share{Min: 1}}, ""},
+		{config{Initial: -1, Cost: -1, PerSuccess: -1, PerSecond: -1}, ""},
+		{config{Capacity: 1e8, PerSecond: 1e8, TTL: math.MaxInt64}, ""},
+		{config{PerSecond: 10, TTL: 10 * time.Second, Cost: 100}, ""},
+		{config{Cost: 10}, ""},
+		{config{Initial: 50}, ""},
+
+		{config{Capacity: -1}, "retrybudget: Config.Capacity is -1, want >= 0 when there is no Share (Off grants every retry)"},
+		{config{Capacity: 2e8}, "retrybudget: Config.Capacity is 2e+08, want <= 1e+08"},
+		{config{Capacity: math.NaN()}, "retrybudget: Config.Capacity is NaN, want a finite number"},
+		{config{Initial: math.Inf(-1)}, "retrybudget: Config.Initial is -Inf, want a finite number"},
+		{config{Cost: 11}, "retrybudget: Config.Cost is 11, want <= Capacity, which is 10"},
+		{config{Cost: math.Inf(1)}, "retrybudget: Config.Cost is +Inf, want a finite number"},
+		{config{Threshold: -1}, "retrybudget: Config.Threshold is -1, want >= 0 and <= 1e+08"},
+		{config{Threshold: 10}, "retrybudget: Config.Threshold is 10, want < Capacity, which is 10"},
+		{config{PerRequest: -0.1}, "retrybudget: Config.PerRequest is -0.1, want >= 0 and <= 1e+08"},
+		{config{PerRequest: 1e-10}, "retrybudget: Config.PerRequest is 1e-10, want 0 or >= 1e-9"},
+		{config{PerSuccess: 1e9}, "retrybudget: Config.PerSuccess is 1e+09, want <= 1e+08"},
+		{config{RetrySuccess: -1}, "retrybudget: Config.RetrySuccess is -1, want >= 0 and <= 1e+08"},
+		{config{PerFailure: -1}, "retrybudget: Config.PerFailure is -1, want >= 0 and <= 1e+08"},
+		{config{PerSecond: math.NaN()}, "retrybudget: Config.PerSecond is NaN, want a finite number"},
+		{config{TTL: -time.Second}, "retrybudget: Config.TTL is -1s, want >= 0"},
+		{share(retrybudget.Share{Rate: -1}), "retrybudget: Config.Share.Rate is -1, want >= 0 and <= 1000"},
+		{share(retrybudget.Share{Rate: 1001}), "retrybudget: Config.Share.Rate is 1001, want <= 1000"},
+		{share(retrybudget.Share{Burst: -1}), "retrybudget: Config.Share.Burst is -1, want >= 0 and <= 1e+08"},
+		{share(retrybudget.Share{Min: -1}), "retrybudget: Config.Share.Min is -1, want >= 0 and <= 1e+08"},
+		{share(retrybudget.Share{Of: 3}), "retrybudget: Config.Share.Of is 3, want Requests, Successes or Active"},
+	} {
+		err := tc.cfg.Validate()
+		if tc.want == "" {
+			require.NoError(t, err, "%+v", tc.cfg)
+			require.NotPanics(t, func() { retrybudget.New(tc.cfg) })
+			continue
+		}
+		require.EqualError(t, err, tc.want)
+		require.ErrorIs(t, err, retrybudget.ErrConfig)
+		require.Panics(t, func() { retrybudget.New(tc.cfg) })
+		require.Panics(t, func() { retrybudget.NewCore(tc.cfg) })
+	}
+}
+
+func TestZeroValuesRefuse(t *testing.T) {
+	var b retrybudget.Budget
+	now := time.Unix(1, 0)
+	b.Request(now)
+	b.Success(now)
+	b.Failure(now)
+	b.Refund(now)
+	b.EndRetry(now, true)
+	b.End(now)
+	require.False(t, b.CanWithdraw(now))
+	require.False(t, b.Withdraw(now))
+	require.Equal(t, 0.0, b.Balance(now))
+	_, ok := b.NextGrant(now)
+	require.False(t, ok)
+	require.Equal(t, 5*time.Second, b.RetryAfter(now))
+	require.EqualValues(t, 1, b.Refused())
+}
+
+func TestOff(t *testing.T) {
+	c := retrybudget.NewCore(retrybudget.Config{Off: true})
+	require.Equal(t, 100, withdraw(&c, 0, 100))
+	require.Equal(t, 10.0, c.Balance(0))
+	at, ok := c.NextGrant(7)
+	require.True(t, ok)
+	require.EqualValues(t, 7, at)
+	require.Equal(t, time.Second, c.RetryAfter(7))
+}
+
+func TestRefund(t *testing.T) {
+	t.Run("a refund at once is as if nothing had been asked", func(t *testing.T) {
+		for _, cfg := range []retrybudget.Config{{}, retrybudget.Finagle(), retrybudget.Ferron(), retrybudget.Envoy()} {
+			c := retrybudget.NewCore(cfg)
+			c.Request(0)
+			require.True(t, c.Withdraw(0))
+			c.Refund(0)
+			fresh := retrybudget.NewCore(cfg)
+			fresh.Request(0)
+			for _, now := range []int64{0, sec, 9 * sec, 10 * sec, 11 * sec, 100 * sec} {
+				require.Equal(t, fresh.Balance(now), c.Balance(now))
+				require.Equal(t, fresh.CanWithdraw(now), c.CanWithdraw(now))
+			}
+			require.Equal(t, withdraw(&fresh, 20*sec, 1000), withdraw(&c, 20*sec, 1000))
+		}
+	})
+	t.Run("without a retry to give back nothing happens", func(t *testing.T) {
+		for _, cfg := range []retrybudget.Config{plain, retrybudget.Finagle(), retrybudget.AWS()} {
+			c := retrybudget.NewCore(cfg)
+			require.True(t, c.Withdraw(0))
+			c.EndRetry(0, false)
+			want := c.Balance(0)
+			c.Refund(0)
+			c.EndRetry(0, true)
+			require.Equal(t, want, c.Balance(0))
+		}
+	})
+	t.Run("a retry that was sent is not forgotten early", func(t *testing.T) {
+		cfg := retrybudget.Config{PerSecond: 0.2, TTL: 10 * time.Second, PerSuccess: -1}
+		c := retrybudget.NewCore(cfg)
+		require.True(t, c.Withdraw(0))
+		require.True(t, c.Withdraw(5*sec))
+		c.Refund(5 * sec)
+		require.Equal(t, 1.0, c.Balance(10*sec), "the one left counts as the later")
+		require.Equal(t, 2.0, c.Balance(15*sec))
+	})
+	t.Run("a refund does not lift the balance above the capacity", func(t *testing.T) {
+		for _, ttl := range []time.Duration{0, 10 * time.Second} {
+			cfg := retrybudget.Config{Capacity: 2, PerRequest: 1, PerSuccess: -1, PerSecond: 0.2, TTL: ttl}
+			c := retrybudget.NewCore(cfg)
+			require.True(t, c.Withdraw(0))
+			c.Request(0)
+			c.Refund(0)
+			require.Equal(t, 2.0, c.Balance(0))
+		}
+	})
+}
+
+// TestEdgesOfTime goes from one end of the timeline to the other.
+func TestEdgesOfTime(t *testing.T) {
+	for _, cfg := range []retrybudget.Config{{}, retrybudget.Finagle(), {PerSecond: 1e8},
+		{PerSecond: 1e-9}, {TTL: math.MaxInt64}, {Share: retrybudget.Share{Min: 1, Window: math.MaxInt64}}, {TTL: 1}} {
+		c := retrybudget.NewCore(cfg)
+		c.Request(math.MinInt64)
+		n := withdraw(&c, math.MinInt64, 200)
+		c.NextGrant(math.MinInt64)
+		require.Equal(t, n > 0, c.CanWithdraw(math.MaxInt64), "%+v", cfg)
+		c.Success(math.MaxInt64)
+		withdraw(&c, math.MaxInt64, 200)
+		c.NextGrant(math.MaxInt64)
+		require.Positive(t, c.RetryAfter(math.MaxInt64))
+		require.LessOrEqual(t, c.RetryAfter(math.MinInt64), time.Hour)
+	}
+
+	// A budget on the wall clock and one past its range.
+	b := retrybudget.New(retrybudget.Config{Initial: -1, PerSecond: 1})
+	first := time.Unix(0, 0)
+	require.False(t, b.Withdraw(first))
+	at, ok := b.NextGrant(first)
+	require.True(t, ok)
+	require.True(t, at.Equal(first.Add(time.Second)))
+	require.False(t, b.Withdraw(first.Add(-time.Hour)), "an earlier now is the latest")
+	require.Equal(t, 10.0, b.Balance(first.AddDate(1000, 0, 0)))
+	require.True(t, b.Withdraw(first.AddDate(1000, 0, 0)))
+}
+
+// TestDripIsExact: looking often or seldom, moving at once or in steps, yields
+// the same.
+func TestDripIsExact(t *testing.T) {
+	checkSeeded(t, 4, func(t *rapid.T) {
+		cfg := drawConfig(t)
+		often, seldom := retrybudget.NewCore(cfg), retrybudget.NewCore(cfg)
+		kinds := drawKinds(t)
+		now := int64(0)
+		often.Failure(now) // starts the drip and the windows of both
+		seldom.Failure(now)
+		for range rapid.IntRange(1, 60).Draw(t, "n") {
+			next := max(now, drawTime(t, &seldom, cfg, now))
+			for range rapid.IntRange(0, 3).Draw(t, "looks") {
+				now = rapid.Int64Range(now, next).Draw(t, "look")
+				often.End(now) // moves its time only, as no request has begun
+			}
+			now = next
+			o := op{rapid.SampledFrom(kinds).Draw(t, "kind"), now}
+			if o.kind == opRequest || o.kind == opEnd {
+				o.kind = opSuccess
+			}
+			if o.apply(&often) != o.apply(&seldom) {
+				t.Fatalf("%v differs", o)
+			}
+		}
+	})
+}
+
+// TestShift: only differences of time matter.
+func TestShift(t *testing.T) {
+	checkSeeded(t, 5, func(t *rapid.T) {
+		cfg := drawConfig(t)
+		a, b := retrybudget.NewCore(cfg), retrybudget.NewCore(cfg)
+		shift := rapid.Int64Range(-1<<60, 1<<60).Draw(t, "shift")
+		kinds := drawKinds(t)
+		now := int64(0)
+		for range rapid.IntRange(1, 60).Draw(t, "n") {
+			now = drawTime(t, &a, cfg, now)
+			k := rapid.SampledFrom(kinds).Draw(t, "kind")
+			x, y := op{k, now}.apply(&a), op{k, now + shift}.apply(&b)
+			if x != y || a.Balance(now) != b.Balance(now+shift) {
+				t.Fatalf("%d differs at %d", k, now)
+			}
+		}
+	})
+}
+
+func TestNoAllocations(t *testing.T) {
+	for _, cfg := range []retrybudget.Config{{}, {Off: true}, retrybudget.Finagle(), retrybudget.GRPC(), retrybudget.Envoy(), retrybudget.Ferron()} {
+		b := retrybudget.New(cfg)
+		now := time.Unix(1000, 0)
+		require.Zero(t, testing.AllocsPerRun(200, func() {
+			now = now.Add(10 * time.Millisecond)
+			b.Request(now)
+			b.Failure(now)
+			if b.CanWithdraw(now) && b.Withdraw(now) {
+				b.Refund(now)
+			}
+			b.Withdraw(now)
+			b.Success(now)
+			b.EndRetry(now, true)
+			b.End(now)
+			b.Balance(now)
+			b.NextGrant(now)
+			b.RetryAfter(now)
+		}))
+	}
+}

@@ -1,0 +1,136 @@
+package retrybudget_test
+
+import (
+	"bytes"
+	"encoding/hex"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/evenkeel-go/evenkeel/retrybudget"
+)
+
+// TestRestore cuts a run anywhere, restores it on another timeline, and finds
+// no difference from there on.
+func TestRestore(t *testing.T) {
+	checkSeeded(t, 6, func(t *rapid.T) {
+		cfg := drawConfig(t)
+		kinds := drawKinds(t)
+		a := retrybudget.NewCore(cfg)
+		now := int64(0)
+		run := func(n int, also func(op, bool)) {
+			for range n {
+				now = drawTime(t, &a, cfg, now)
+				o := op{rapid.SampledFrom(kinds).Draw(t, "kind"), now}
+				also(o, o.apply(&a))
+			}
+		}
+		latest := int64(math.MinInt64)
+		run(rapid.IntRange(0, 50).Draw(t, "before"), func(o op, _ bool) { latest = max(latest, o.at) })
+
+		save := max(now, latest) // an earlier now counts as the latest
+		shift := rapid.Int64Range(-1<<60, 1<<60).Draw(t, "shift")
+		saved := a.AppendState([]byte("head"), save)
+		b := retrybudget.NewCore(cfg)
+		withdraw(&b, 5, 3)
+		rest, err := b.RestoreState(append(saved[4:], "tail"...), save+shift)
+		if err != nil || string(rest) != "tail" {
+			t.Fatalf("restore: %v, rest %q", err, rest)
+		}
+		if !bytes.Equal(saved[4:], b.AppendState(nil, save+shift)) {
+			t.Fatalf("saving again differs")
+		}
+
+		run(rapid.IntRange(0, 50).Draw(t, "after"), func(o op, want bool) {
+			o.at += shift
+			if got := o.apply(&b); got != want {
+				t.Fatalf("%v answered %v, want %v", o, got, want)
+			}
+			if x, y := a.Balance(now), b.Balance(now+shift); x != y {
+				t.Fatalf("balance %v, want %v", y, x)
+			}
+			x, ok := a.NextGrant(now)
+			y, ok2 := b.NextGrant(now + shift)
+			if ok != ok2 || x != math.MaxInt64 && y != math.MaxInt64 && x+shift != y {
+				t.Fatalf("next grant %d %v, want %d %v", y, ok2, x+shift, ok)
+			}
+		})
+		end := max(now, latest)
+		if !bytes.Equal(a.AppendState(nil, end), b.AppendState(nil, end+shift)) {
+			t.Fatalf("the ends differ")
+		}
+	})
+}
+
+// TestStateEncoding freezes the encoding.
+func TestStateEncoding(t *testing.T) {
+	c := retrybudget.NewCore(retrybudget.Config{})
+	c.Request(0)
+	require.True(t, c.Withdraw(0))
+	require.Equal(t, "01"+"01"+"80a8d6b907"+"80e8888743"+"00"+"01"+"01"+"01"+"00",
+		hex.EncodeToString(c.AppendState(nil, 2*sec)))
+
+	c = retrybudget.NewCore(retrybudget.FerronStrict())
+	c.Success(0)
+	require.Equal(t, "01"+"15"+"00"+"8090dfc04a"+"00"+"00"+"00"+"00"+"00"+"01"+"00",
+		hex.EncodeToString(c.AppendState(nil, 0)))
+}
+
+func TestRestoreErrors(t *testing.T) {
+	busy := func(cfg retrybudget.Config) (retrybudget.Core, []byte) {
+		c := retrybudget.NewCore(cfg)
+		for i := range int64(40) {
+			c.Request(i * sec / 3)
+			c.Success(i * sec / 3)
+			c.Withdraw(i * sec / 3)
+		}
+		return c, c.AppendState(nil, 20*sec)
+	}
+	windowed := retrybudget.Config{TTL: time.Second, Share: retrybudget.Share{Rate: 0.5}}
+	for _, cfg := range []retrybudget.Config{{}, retrybudget.Finagle(), retrybudget.Ferron(), retrybudget.FerronStrict(), retrybudget.Envoy(), windowed} {
+		c, saved := busy(cfg)
+		before := c
+		fails := func(b []byte, now int64, msg string) {
+			t.Helper()
+			_, err := c.RestoreState(b, now)
+			require.ErrorIs(t, err, retrybudget.ErrState, msg)
+			require.Equal(t, before, c, msg)
+		}
+		for n := range saved {
+			fails(saved[:n], 0, "truncated")
+		}
+		fails(append([]byte{2}, saved[1:]...), 0, "version")
+		fails(append([]byte{1, 0x7f}, saved[2:]...), 0, "flags")
+		fails(saved, math.MinInt64, "the latest input is off the timeline")
+		rest, err := c.RestoreState(append(bytes.Clone(saved), 9), 0)
+		require.NoError(t, err)
+		require.Equal(t, []byte{9}, rest)
+	}
+
+	// A state of another kind of budget, and one with a balance out of range.
+	_, finagle := busy(retrybudget.Finagle())
+	c := retrybudget.NewCore(retrybudget.Config{})
+	_, err := c.RestoreState(finagle, 0)
+	require.ErrorIs(t, err, retrybudget.ErrState)
+	big := retrybudget.NewCore(retrybudget.Config{Capacity: 11})
+	_, err = c.RestoreState(big.AppendState(nil, 0), 0)
+	require.ErrorContains(t, err, "balance out of range")
+	_, strict := busy(retrybudget.FerronStrict())
+	ferron := retrybudget.NewCore(retrybudget.Ferron())
+	_, err = ferron.RestoreState(strict, 0)
+	require.ErrorContains(t, err, "configurations differ")
+
+	var zero retrybudget.Core
+	_, err = zero.RestoreState(zero.AppendState(nil, 0), 0)
+	require.NoError(t, err)
+	require.False(t, zero.Withdraw(0))
+	off := retrybudget.NewCore(retrybudget.Config{Off: true})
+	off.Withdraw(0)
+	_, err = off.RestoreState(off.AppendState(nil, 0), 0)
+	require.NoError(t, err)
+	require.True(t, off.Withdraw(0))
+	require.EqualValues(t, 2, off.Granted())
+}
