@@ -1,7 +1,9 @@
 package hashring_test
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/stretchr/testify/require"
 
@@ -83,4 +85,32 @@ func keys(prefix string, n int) []uint64 {
 		ks[i] = hashring.Key(prefix + strconv.Itoa(i))
 	}
 	return ks
+}
+
+func numberedKey(prefix string, i int) string { return prefix + strconv.Itoa(i) }
+
+// weighted returns members in the order of their ids.
+func weighted(weights map[string]int) []hashring.Member {
+	var ms []hashring.Member
+	for id, w := range weights {
+		ms = append(ms, hashring.Member{ID: id, Weight: w})
+	}
+	slices.SortFunc(ms, func(a, b hashring.Member) int { return strings.Compare(a.ID, b.ID) })
+	return ms
+}
+
+// firstUsable walks to the first member that is not out, or returns -1.
+func firstUsable(t hashring.Table, key uint64, out func(m int) bool) int {
+	w := t.Walk(key)
+	for m, ok := w.Next(); ok; m, ok = w.Next() {
+		if !out(m) {
+			return m
+		}
+	}
+	return -1
+}
+
+// ownersOf calls the Owners method that every table has.
+func ownersOf(t hashring.Table, key uint64, n int) []int {
+	return t.(interface{ Owners(uint64, int) []int }).Owners(key, n)
 }
