@@ -373,7 +373,8 @@ func (c *Core) UsableCount() int { return c.usable }
 func (c *Core) Len() int { return len(c.hosts) }
 
 // EjectedAt tells whether h is out at now, or at the latest input if that is
-// later. It is a pure read.
+// later. It is a pure read: it sees the end of an ejection, but not what a sweep
+// that no input has made yet would find.
 func (c *Core) EjectedAt(now int64, h *Host) bool {
 	return h.Ejected() && max(now, c.latest) < h.until
 }
