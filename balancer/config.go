@@ -43,9 +43,12 @@ type Config struct {
 	// zero value is a peak-sensitive average with a time constant of 10 s.
 	Latency ewma.Config
 
-	// FailurePenalty is what a failed attempt counts as in Latency, if it did not
-	// take longer, so that failing fast never looks fast. If zero, 5s. If
-	// negative, the time it took.
+	// FailurePenalty is the latency that a failed attempt is worth to PeakEWMA: an
+	// upstream costs its latency plus this much times the share of its answers
+	// that fail, an average over 10 s. A tenth failing at the default is half a
+	// second more, so failing fast never looks fast, while one failure among a
+	// thousand answers hardly shows. If zero, 5s. If negative, nothing. At most an
+	// hour.
 	FailurePenalty time.Duration
 
 	// Retry says what is tried again.
@@ -143,6 +146,7 @@ const (
 	defaultRetries    = 2
 	defaultPenalty    = 5 * time.Second
 	defaultTripAfter  = 10
+	maxPenalty        = time.Hour
 	maxRetries        = 1 << 16
 	defaultBackoffMul = 2
 )
@@ -187,6 +191,8 @@ func (c Config) Validate() error {
 		return bad("Retry.Backoff.JitterPercent", b.JitterPercent, "at most 100")
 	case b.Base > 0 && !timers:
 		return bad("Clock", fmt.Sprintf("%T", c.Clock), "a clock.Scheduler, since Retry.Backoff waits")
+	case c.FailurePenalty > maxPenalty:
+		return bad("FailurePenalty", c.FailurePenalty, "at most 1h")
 	case c.WhenNone > FailFast:
 		return bad("WhenNone", uint8(c.WhenNone), "IgnoreEjections or FailFast")
 	}

@@ -23,6 +23,7 @@ type engine struct {
 	policy        Policy
 	protoBreaker  breaker.Core
 	protoLatency  ewma.Core
+	protoFailing  ewma.Core
 	penalty       int64
 	retry         Retry
 	maxRetries    int
@@ -74,6 +75,7 @@ func (e *engine) init(cfg Config) error {
 	e.policy = cfg.policy()
 	e.protoBreaker = breaker.NewCore(cfg.breaker(), 0)
 	e.protoLatency = ewma.NewCore(cfg.latency())
+	e.protoFailing = ewma.NewCore(ewma.Config{})
 	e.penalty = cfg.penalty()
 	e.retry, e.maxRetries = cfg.Retry, cfg.Retry.max()
 	e.whenNone = cfg.WhenNone
@@ -200,7 +202,9 @@ func (e *engine) drainBreaker(h *host) {
 // forgetLatency starts the latency score again: what was measured before an
 // outage says nothing about the host that comes back, and an unmeasured host is
 // tried by one request at a time.
-func (h *host) forgetLatency(e *engine) { h.latency = e.protoLatency.Fresh() }
+func (h *host) forgetLatency(e *engine) {
+	h.latency, h.failing = e.protoLatency.Fresh(), e.protoFailing.Fresh()
+}
 
 // drainOutlier turns what the detector has to tell into events and eligibility.
 func (e *engine) drainOutlier() {
@@ -363,8 +367,9 @@ func (e *engine) join(now int64, t traits) *host {
 	h := &host{
 		id: t.id, key: hashID(t.id), index: -1, heapAt: -1, due: never, joined: now,
 		oldest: nobody, newest: nobody, oldestSince: never,
-		healthy: !e.startOut, latency: e.protoLatency.Fresh(),
+		healthy: !e.startOut,
 	}
+	h.forgetLatency(e)
 	h.breaker = e.protoBreaker.Fresh(draw(e.seed, streamBreaker, h.key))
 	h.weight = int32(t.weight)
 	e.byID[h.id] = h
@@ -408,7 +413,7 @@ func (e *engine) arrange(old []*tier, marks [][]*host) {
 	for _, t := range tiers {
 		v := &t.view
 		n := len(v.hosts)
-		v.usable, v.spare, v.seed = newBitmap(n), newBitmap(n), e.seed
+		v.usable, v.spare, v.seed, v.penalty = newBitmap(n), newBitmap(n), e.seed, e.penalty
 		v.set = &v.usable
 		v.mark = int32(below(draw(e.seed, streamStart, uint64(t.priority)), uint64(n)))
 		for i, h := range v.hosts {

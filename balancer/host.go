@@ -2,6 +2,7 @@ package balancer
 
 import (
 	"math"
+	"math/bits"
 
 	"github.com/evenkeel-go/evenkeel/breaker"
 	"github.com/evenkeel-go/evenkeel/ewma"
@@ -45,6 +46,7 @@ type host struct {
 	newest      int32
 	oldestSince int64 // when the oldest unanswered call began; never if none
 	latency     ewma.Core
+	failing     ewma.Core // share of failures, in 1/failUnit
 	breaker     breaker.Core
 	outlier     outlier.Host
 
@@ -62,6 +64,22 @@ type host struct {
 	served   uint64
 	failures uint64
 	trips    uint64
+}
+
+// failUnit is the whole, where a share of failures is a part.
+const failUnit = 1e9
+
+// failCost is what the failures to be expected of the next call cost: their
+// share, as it has decayed by now, times the penalty of one. It stays far below
+// the largest int64, since a penalty is at most maxPenalty.
+func (h *host) failCost(now, penalty int64) int64 {
+	share, _ := h.failing.Value(now)
+	if share == 0 {
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(share), uint64(penalty))
+	cost, _ := bits.Div64(hi, lo, failUnit)
+	return int64(cost)
 }
 
 // waiting is the age of the oldest call that has not been answered yet.

@@ -345,17 +345,18 @@ func (e *engine) settle(now int64, i int32, r Report) {
 	e.touched(h, now)
 }
 
-// score folds the attempt into the latency average. A failure counts as the
-// penalty at least and never lowers what is read.
+// score folds the attempt into the averages. A failure never lowers the latency
+// that is read: it counts if it took longer.
 func (e *engine) score(h *host, now, latency int64, ok bool) {
-	if latency < 0 {
+	if ok {
+		h.failing.Observe(now, 0)
+		h.latency.Observe(now, latency) // one that is not known is ignored
 		return
 	}
-	if !ok {
-		current, _ := h.latency.Value(now)
-		latency = max(latency, e.penalty, current)
+	h.failing.Observe(now, failUnit)
+	if current, _ := h.latency.Value(now); latency > current {
+		h.latency.Observe(now, latency)
 	}
-	h.latency.Observe(now, latency)
 }
 
 // record tells the outlier detector.

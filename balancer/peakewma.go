@@ -8,7 +8,7 @@ import (
 // PeakEWMA draws two distinct usable hosts and picks the one with the lower
 // cost per unit of weight, where
 //
-//	cost = latency * (in-flight + 1)
+//	cost = (latency + share of failures * Config.FailurePenalty) * (in-flight + 1)
 //
 // and latency is the host's peak-sensitive moving average (Finagle's PeakEwma):
 // a slower answer counts at once, a faster one as time passes. Of equals the
@@ -16,7 +16,8 @@ import (
 //
 //   - A call that has not been answered yet is evidence: the age of the oldest
 //     one is a lower bound of the latency, so a host that hangs is left at once.
-//   - A failure never looks fast: it counts as Config.FailurePenalty at least.
+//   - A failure never looks fast: it costs Config.FailurePenalty, by its share of
+//     the answers, and never lowers the latency.
 //   - A host without a measurement costs next to nothing while it is idle and
 //     more than any measured one while a call is out, so it is tried by one
 //     request at a time. The same holds for a host whose average has faded: the
@@ -78,6 +79,9 @@ func (p peakEWMA) cost(h *host, now int64) int64 {
 		latency, _ = h.latency.Value(now)
 	}
 	latency = max(1, latency, h.waiting(now))
+	if latency += h.failCost(now, p.v.penalty); latency < 0 {
+		return saturated
+	}
 	if p.active > 0 {
 		more := saturatingMul(int64(h.inflight), p.active)
 		if latency+more < latency {

@@ -67,14 +67,14 @@ func (c Call) Draw(k uint64) uint64 { return mix(c.draw + (k+1)*golden) }
 // the order of the latest Update. Reads of one host are O(1). It is valid under
 // the Pool's lock only, that is inside NewPicker, Pick and Changed.
 type View struct {
-	hosts    []*host
-	usable   bitmap
-	spare    bitmap // ejected, and in every other respect usable
-	set      *bitmap
-	mark     int32
-	shared   [2]uint64
-	seed     uint64
-	unsettle int64 // floor for the latency of a host that never answered
+	hosts   []*host
+	usable  bitmap
+	spare   bitmap // ejected, and in every other respect usable
+	set     *bitmap
+	mark    int32
+	shared  [2]uint64
+	seed    uint64
+	penalty int64 // what a failure costs, in nanoseconds
 }
 
 // Len is the number of hosts in the tier.
@@ -134,6 +134,13 @@ func (v *View) Seed() uint64 { return v.seed }
 func (v *View) Latency(i int, c Call) (time.Duration, bool) {
 	d, ok := v.hosts[i].latency.Value(c.now)
 	return time.Duration(d), ok
+}
+
+// FailShare is the decayed share of failures among host i's answers, in
+// thousandths.
+func (v *View) FailShare(i int, c Call) int {
+	share, _ := v.hosts[i].failing.Value(c.now)
+	return int(share / (failUnit / 1000))
 }
 
 // Oldest is the age of host i's oldest call that has not answered yet, 0 if

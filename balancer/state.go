@@ -22,8 +22,8 @@ const stateVersion = 1
 // said otherwise: seed (8 bytes, little endian); requests numbered; events
 // numbered; the fields of Totals but Inflight in order; the upstreams in order,
 // each as id, health bit, note, whether the detector was told that it can serve,
-// two words of scratch, age, served, failures, trips, ewma state and breaker
-// state; outlier state; retry budget state; the tiers as priority, mark and two
+// two words of scratch, age, served, failures, trips, latency state, failure share
+// state and breaker state; outlier state; retry budget state; the tiers as priority, mark and two
 // shared words; the leases as slot, generation, upstream (or their number for
 // one that has left), request, attempt, fallback bit, age, age of the answer + 1
 // (0 for none) and breaker ticket. Strings have their length in front. Events
@@ -101,6 +101,7 @@ func (e *engine) save(now int64) []byte {
 		u(h.failures)
 		u(h.trips)
 		b = h.latency.AppendState(b, now)
+		b = h.failing.AppendState(b, now)
 		b = h.breaker.AppendState(b, now)
 	}
 	b = e.outliers.AppendState(b, now, e.outlierHosts())
@@ -227,6 +228,7 @@ func (e *engine) restore(saved []byte) error {
 		h.joined = d.age("age")
 		h.served, h.failures, h.trips = d.u("served", any), d.u("failures", any), d.u("trips", any)
 		d.part("latency", h.latency.RestoreState)
+		d.part("failing", h.failing.RestoreState)
 		d.part("breaker", h.breaker.RestoreState)
 	}
 	d.part("outlier", func(b []byte, now int64) ([]byte, error) {
@@ -271,7 +273,8 @@ func (e *engine) restoreLeases(d *decoder) {
 	const any = math.MaxUint64
 	e.slots, e.free = nil, nobody
 	gone := &host{id: "gone", index: -1, heapAt: -1, due: never, oldest: nobody, newest: nobody, oldestSince: never}
-	gone.latency, gone.breaker = e.protoLatency.Fresh(), e.protoBreaker.Fresh(0)
+	gone.breaker = e.protoBreaker.Fresh(0)
+	gone.forgetLatency(e)
 	var waiting []int32
 	n := d.u("number of leases", uint64(len(d.b)))
 	for range n {
