@@ -1,5 +1,69 @@
 // Package hashring places 64-bit keys on members so that a key keeps its member
-// while the set of members changes around it.
+// while the set of members changes around it: sticky sessions, sharded caches,
+// partitioned work.
+//
+// Placement is a function of the members' ids and weights, the configuration
+// and the key. It is the same in every process, for every order of the members,
+// on every architecture and in every release of the package; fixed vectors in
+// its tests pin it. Nothing is random and nothing is measured. Tables are
+// immutable: build a new one when the members change, and walk past members
+// that are only unavailable.
+//
+//	ring, err := hashring.NewRing(hashring.RingConfig{}, members)
+//	...
+//	owner := ring.Lookup(hashring.Key("session-42")) // an index into members
+//
+// # Keys
+//
+// A key must be well mixed, because the tables look at its high bits first.
+// [Key] and [KeyBytes] make one from text, [KeyUint64] from a number, and
+// [SeededKey] from text that an untrusted client chooses. For requests without
+// a key, pass KeyUint64 of a counter rather than one fixed key.
+//
+// # Which table
+//
+// [Ring] is the usual choice: only the keys of a member that comes or goes
+// move, and skipping a member gives what a ring without it would. [Maglev] has
+// the fastest lookup and the most even shares, but a change moves a few keys
+// between the members that stay, and the keys of a skipped member all go to its
+// neighbours in the table. [Rendezvous] has exact shares at any weights, moves
+// the least and spreads the keys of a lost member evenly, but looks at all
+// members for every key: it suits a few dozen. [Jump] needs no table, but only
+// numbered buckets. [Bounded] limits the load of members over any of the three.
+//
+// Shares of members of equal weight, as largest and smallest over the mean,
+// with default configurations and ids "host-0", "host-1", and so on. Rendezvous
+// has no deviation of its own: what remains is that of the keys drawn.
+//
+//	members      Ring           Maglev
+//	     10   1.137  0.891   1.000  1.000
+//	    100   1.190  0.805   1.001  0.999
+//	   1000   1.271  0.785   1.007  0.992
+//
+// Keys that move when one of n members goes, in per cent of all. The share of
+// the member itself, 100/n on average, has to.
+//
+//	n           Ring, Rendezvous      Maglev
+//	  10   its own and no others   its own + 0.17
+//	 100   its own and no others   its own + 0.60
+//	1000   its own and no others   its own + 0.56
+//
+// When k of 1000 members go at once, a Maglev table of 65537 slots changes in
+// 0.67, 2.3, 3.4, 4.7 and 8.3 % of its slots for k = 1, 5, 10, 20 and 50 (mean
+// of four seeds), of which k/10 % is what has to move.
+//
+// Bounded loads, 10000 units on 100 members, a ring of 100 points each: the
+// heaviest member has at most c times the mean, always, and the share of keys
+// not at their owner is, for units that arrive one by one and for a bound known
+// from the start:
+//
+//	c      one by one   known
+//	1.25       3.0 %    0.2 %
+//	1.10      10.2 %    1.4 %
+//	1.05      17.3 %    3.0 %
+//
+// The first column is larger because a bound on a small total is tight: with
+// the first units a limit is one or two.
 package hashring
 
 import (
@@ -132,7 +196,8 @@ func appendOwners(dst []int, w Walk, n int, r *roster) []int {
 	return dst
 }
 
-// roster is the list of members that every table keeps.
+// roster is the list of members that every table keeps, and the identity by
+// which ties fall: the order of ids, not the caller's.
 type roster struct {
 	ids     []string
 	weights []int   // after the cap
