@@ -31,11 +31,10 @@ const (
 //
 // Safe for concurrent use.
 func Classify(ctx context.Context, err error) Outcome {
-	var mark *ignored
 	switch {
 	case err == nil:
 		return Success
-	case errors.As(err, &mark),
+	case errors.Is(err, errIgnored),
 		errors.Is(err, ErrRejected),
 		errors.Is(err, context.Canceled),
 		errors.Is(ctx.Err(), context.Canceled):
@@ -54,11 +53,15 @@ func Ignore(err error) error {
 	return &ignored{err}
 }
 
-// ignored is the mark of Ignore.
+// ignored is the mark of Ignore. errors.Is finds it by errIgnored, which unlike
+// errors.As allocates nothing.
 type ignored struct{ err error }
 
-func (e *ignored) Error() string { return e.err.Error() }
-func (e *ignored) Unwrap() error { return e.err }
+var errIgnored = errors.New("breaker: ignored")
+
+func (e *ignored) Error() string        { return e.err.Error() }
+func (e *ignored) Unwrap() error        { return e.err }
+func (e *ignored) Is(target error) bool { return target == errIgnored }
 
 // Do calls f if the breaker admits it, settles the call by [Classify], and returns
 // the error of f; without the mark if that is the result of [Ignore]. If the

@@ -1,0 +1,248 @@
+package breaker_test
+
+import (
+	"bytes"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/breaker"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// step is one input of a random run; at is relative to the start of the run.
+type step struct {
+	op  int
+	at  int64
+	arg int64
+	ok  bool
+}
+
+func drawSteps(t *rapid.T) []step {
+	all := make([]step, rapid.IntRange(1, 80).Draw(t, "steps"))
+	at := int64(0)
+	for i := range all {
+		at += int64(rapid.SampledFrom([]int{0, 0, 1, 2, 3, 10, 40}).Draw(t, "dt"))
+		all[i] = step{
+			op:  rapid.SampledFrom([]int{0, 0, 0, 0, 1, 1, 1, 1, 2, 3, 4, 5, 6}).Draw(t, "op"),
+			at:  at,
+			arg: int64(rapid.IntRange(0, 30).Draw(t, "arg")),
+			ok:  rapid.Bool().Draw(t, "ok"),
+		}
+	}
+	return all
+}
+
+// run applies the steps to c with every time moved by shift. It returns what c
+// answered, with times moved back, and the tickets still out.
+func run(c *breaker.Core, held []breaker.Ticket, steps []step, shift int64) (log []any, out []breaker.Ticket) {
+	note := func(v ...any) { log = append(log, v...) }
+	rel := func(at int64) int64 {
+		if at == math.MaxInt64 || at == math.MinInt64 {
+			return at
+		}
+		return at - shift
+	}
+	for _, st := range steps {
+		now := st.at + shift
+		switch st.op {
+		case 0:
+			tk, why := c.Allow(now)
+			note(why, tk.Trial())
+			if why == breaker.Admitted {
+				held = append(held, tk)
+			}
+		case 1, 2:
+			if len(held) == 0 {
+				break
+			}
+			i := int(st.arg) % len(held)
+			tk := held[i]
+			held = append(held[:i:i], held[i+1:]...)
+			if st.op == 1 {
+				note(c.Done(now, tk, st.ok))
+			} else {
+				c.Cancel(now, tk)
+			}
+		case 3:
+			c.Poll(now)
+		case 4:
+			c.Trip(now, st.arg)
+		case 5:
+			c.Force(now, breaker.State(st.arg%3))
+		case 6:
+			c.Release(now)
+		}
+		note(c.State(now), c.Ready(now), c.Counts(now), c.Stats(), c.Flapping(now), rel(c.NextChange()), rel(c.Until()), c.Idle(now))
+		// Some changes stay in the queue, to be saved with the rest.
+		for st.arg%2 == 0 && c.Changed() {
+			ch, _ := c.Pop()
+			ch.At = rel(ch.At)
+			note(ch)
+		}
+	}
+	return log, held
+}
+
+// A core that is saved anywhere and restored, also on another time line, goes on
+// in the same way; and time itself has no meaning, only differences do.
+func propRestore(t *rapid.T) {
+	cfg := drawConfig(t)
+	seed := rapid.Uint64().Draw(t, "seed")
+	steps := drawSteps(t)
+	cut := rapid.IntRange(0, len(steps)).Draw(t, "cut")
+	shift := rapid.Int64Range(-1<<50, 1<<50).Draw(t, "shift")
+
+	whole := breaker.NewCore(cfg, seed)
+	want, _ := run(&whole, nil, steps, 0)
+
+	first := breaker.NewCore(cfg, seed)
+	got, held := run(&first, nil, steps[:cut], 0)
+	at := rapid.Int64Range(-100, 4000).Draw(t, "saved at")
+	saved := first.AppendState(nil, at)
+	for _, tk := range held {
+		saved = tk.AppendState(saved, at)
+	}
+	proto := breaker.NewCore(cfg, seed+1)
+	second := proto.Fresh(seed)
+	rest, err := second.RestoreState(saved, at+shift)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range held {
+		if rest, err = held[i].RestoreState(rest, at+shift); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(rest) != 0 {
+		t.Fatalf("%d bytes left", len(rest))
+	}
+	more, _ := run(&second, held, steps[cut:], shift)
+	got = append(got, more...)
+	if len(got) != len(want) {
+		t.Fatalf("%d answers, want %d", len(got), len(want))
+	}
+	for i := range got {
+		if got[i] != want[i] {
+			t.Fatalf("answer %d is %+v, want %+v", i, got[i], want[i])
+		}
+	}
+	if a, b := whole.AppendState(nil, 0), second.AppendState(nil, shift); !bytes.Equal(a, b) {
+		t.Fatalf("saved at the end:\n%x\n%x", a, b)
+	}
+}
+
+func TestRestoreContinues(t *testing.T) {
+	deepen(t, 800)
+	checkSeeded(t, 4, propRestore)
+}
+
+// busy returns a core with something in every part of its state.
+func busy(t *testing.T) (breaker.Core, breaker.Config) {
+	cfg := breaker.Config{
+		ConsecutiveFailures: 3, WindowFailures: 4, FailureRate: 0.9, SlowRate: 0.9, OpenGrowth: 2,
+		Trials: 3, Passes: 3, FlapTransitions: 3,
+	}
+	x := newScript(t, cfg)
+	x.calls(0, "FFF")
+	x.c.Force(s, breaker.HalfOpen)
+	x.c.Cancel(s, x.allow(s))
+	x.call(s, true)
+	x.allow(2 * s)
+	x.allow(3 * s)
+	return x.c, cfg
+}
+
+func TestRestoreRefusesWhatIsNoState(t *testing.T) {
+	c, cfg := busy(t)
+	closed := breaker.NewCore(cfg, 1)
+	y := &script{t, closed}
+	y.calls(0, "SFF")
+	for _, c := range []*breaker.Core{&c, &y.c} {
+		saved := c.AppendState(nil, 0)
+		target := breaker.NewCore(cfg, 1)
+		tk, _ := target.Allow(0)
+		target.Done(0, tk, false)
+		before := target.AppendState(nil, 0)
+
+		for n := range saved {
+			_, err := target.RestoreState(saved[:n], 0)
+			require.ErrorIs(t, err, breaker.ErrState, "first %d bytes", n)
+		}
+		// Any byte changed: either an error, or a state that works.
+		for i := range saved {
+			for _, v := range []byte{0, 1, 2, 3, 4, 0x7f, 0x80, 0xff} {
+				bad := bytes.Clone(saved)
+				bad[i] = v
+				got := breaker.NewCore(cfg, 1)
+				if _, err := got.RestoreState(bad, 0); err != nil {
+					require.ErrorIs(t, err, breaker.ErrState)
+					continue
+				}
+				exercise(&got)
+			}
+		}
+		for _, bad := range []string{"", "\x00", "\x02\x00", "\x01\x01\x00\x00\x00\x00\x00\x01\x00\x00"} {
+			_, err := target.RestoreState([]byte(bad), 0)
+			require.ErrorIs(t, err, breaker.ErrState)
+		}
+		require.Equal(t, before, target.AppendState(nil, 0), "unchanged by errors")
+
+		rest, err := target.RestoreState(append(saved, 7), 0)
+		require.NoError(t, err)
+		require.Equal(t, []byte{7}, rest)
+		require.Equal(t, saved, target.AppendState(nil, 0))
+	}
+
+	// A state of another configuration.
+	saved := c.AppendState(nil, 0)
+	for _, other := range []breaker.Config{{}, {Off: true}} {
+		target := breaker.NewCore(other, 1)
+		_, err := target.RestoreState(saved, 0)
+		require.ErrorIs(t, err, breaker.ErrState)
+	}
+	var ticket breaker.Ticket
+	_, err := ticket.RestoreState([]byte{1}, 0)
+	require.ErrorIs(t, err, breaker.ErrState)
+	_, err = ticket.RestoreState(nil, 0)
+	require.ErrorIs(t, err, breaker.ErrState)
+}
+
+// exercise drives a core through everything; it must not panic.
+func exercise(c *breaker.Core) {
+	for now := int64(0); now < 100*s; now += 5 * s {
+		tk, _ := c.Allow(now)
+		c.Counts(now)
+		c.Until()
+		c.Idle(now)
+		c.Done(now, tk, now%2 == 0)
+		c.Flapping(now)
+		for c.Changed() {
+			c.Pop()
+		}
+	}
+	c.Poll(math.MaxInt64)
+	c.Trip(math.MaxInt64, 1)
+	c.AppendState(nil, math.MinInt64)
+}
+
+func TestBreakerIsSavedAndRestored(t *testing.T) {
+	a := breaker.New(three)
+	fail(t, a, sec(0), 3)
+	saved := a.AppendState(nil, sec(4))
+	b := breaker.New(three)
+	var got []time.Time
+	b.Observe(func(at time.Time, _ breaker.Change) { got = append(got, at) })
+	_, err := b.RestoreState(nil, sec(0))
+	require.ErrorIs(t, err, breaker.ErrState)
+	_, err = b.RestoreState(saved, sec(1000))
+	require.NoError(t, err)
+	require.False(t, b.Ready(sec(1006).Add(-1)))
+	_, err = b.Allow(sec(1005))
+	var rej *breaker.RejectedError
+	require.ErrorAs(t, err, &rej)
+	require.Equal(t, sec(1006), rej.Until)
+	pass(t, b, sec(1006))
+	require.Equal(t, []time.Time{sec(1006), sec(1006)}, got)
+}
