@@ -26,10 +26,11 @@
 // move, and skipping a member gives what a ring without it would. [Maglev] has
 // the fastest lookup and the most even shares, but a change moves a few keys
 // between the members that stay, and the keys of a skipped member all go to its
-// neighbours in the table. [Rendezvous] has exact shares at any weights, moves
-// the least and spreads the keys of a lost member evenly, but looks at all
-// members for every key: it suits a few dozen. [Jump] needs no table, but only
-// numbered buckets. [Bounded] limits the load of members over any of the three.
+// neighbours in the table. [Rendezvous] has exact shares at any weights and,
+// like the ring, moves no key in vain, and it spreads the keys of a lost member
+// over all others, but it looks at all members for every key: it suits a few
+// dozen. [Jump] needs no table, but only numbered buckets. [Bounded] limits the
+// load of members over any of the three.
 //
 // Shares of members of equal weight, as largest and smallest over the mean,
 // with default configurations and ids "host-0", "host-1", and so on. Rendezvous
