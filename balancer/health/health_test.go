@@ -310,10 +310,12 @@ func TestEndsOfTime(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, saved, other.AppendState(nil, end))
 
-	core = health.NewCore(health.Config{Interval: 3}, math.MinInt64)
-	_, begun, _, _ = core.Begin(end - 1)
-	require.True(t, begun)
-	require.Equal(t, end, core.NextProbe(), "the grid ends with the timeline")
+	for _, interval := range []time.Duration{3, 4, 5} {
+		core = health.NewCore(health.Config{Interval: interval}, math.MinInt64)
+		_, begun, _, _ = core.Begin(end - 1)
+		require.True(t, begun)
+		require.Equal(t, end, core.NextProbe(), "the grid ends with the timeline")
+	}
 	core = health.NewCore(forever, math.MinInt64)
 	_, begun, _, _ = core.Begin(math.MinInt64)
 	require.True(t, begun)
@@ -329,6 +331,7 @@ func TestTimeDoesNotRunBackwards(t *testing.T) {
 	require.Equal(t, health.Counts{Passes: 1}, core.Counts(0), "an earlier instant counts as the latest, 7")
 	core.Poll(10)
 	require.True(t, core.Due(0))
+	require.Equal(t, core.AppendState(nil, 10), core.AppendState(nil, 4), "a save is a read")
 }
 
 func TestConfig(t *testing.T) {

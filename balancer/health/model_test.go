@@ -213,8 +213,12 @@ func propModel(t *rapid.T) {
 			if deadline == math.MaxInt64 {
 				deadline = m.nextProbe()
 			}
+			slow := now
+			if p := m.last(); p != nil && m.slow != math.MaxInt64 {
+				slow = p.begin + m.slow
+			}
 			now = rapid.SampledFrom([]int64{
-				deadline, deadline - 1, m.nextProbe(), m.nextProbe() - 1,
+				deadline, deadline - 1, m.nextProbe(), m.nextProbe() - 1, slow, slow + 1,
 				now + int64(rapid.IntRange(-3, 40).Draw(t, "step")),
 			}).Draw(t, "to")
 		},
