@@ -30,15 +30,27 @@ func (t Ties) String() string {
 
 // LeastConn picks a host with the fewest in-flight calls per unit of weight,
 // compared exactly. It keeps the hosts in a tournament tree: O(log n) for a
-// pick and for each change of a host's load.
+// pick and for each change of a host's load, O(n) for a pick while ejections
+// are ignored.
+//
+// The zero value is ready to use. Safe for concurrent use.
 type LeastConn struct {
-	Ties Ties // which of several equals; zero rotates among them
+	// Ties is which of several equals is picked. If zero, TiesRotate.
+	Ties Ties
 }
 
 // Name implements Policy.
 func (LeastConn) Name() string { return "least_conn" }
 
-// NewPicker implements Policy.
+// Validate reports a setting that has no meaning as a *ConfigError.
+func (p LeastConn) Validate() error {
+	if p.Ties > TiesIndex {
+		return &ConfigError{Field: "LeastConn.Ties", Value: p.Ties.String(), Want: "TiesRotate, TiesRandom or TiesIndex"}
+	}
+	return nil
+}
+
+// NewPicker implements Policy. It takes O(n) time.
 func (p LeastConn) NewPicker(v *View, _ Picker) Picker {
 	size := 1
 	for size < v.Len() {
@@ -73,6 +85,7 @@ func (t *leastConn) leaf(i int) {
 	}
 }
 
+// play decides the match at a node anew.
 func (t *leastConn) play(at int) {
 	l, r := t.win[2*at], t.win[2*at+1]
 	switch {
@@ -89,7 +102,11 @@ func (t *leastConn) play(at int) {
 func (t *leastConn) Changed(i int) {
 	t.leaf(i)
 	for at := (t.size + i) / 2; at >= 1; at /= 2 {
+		win, equal := t.win[at], t.equal[at]
 		t.play(at)
+		if t.win[at] == win && t.equal[at] == equal && win != int32(i) {
+			return // nothing that the nodes above look at has changed
+		}
 	}
 }
 

@@ -1,96 +1,139 @@
 package balancer
 
 import (
+	"fmt"
 	"math/bits"
 	"time"
+
+	"github.com/evenkeel-go/evenkeel/ewma"
 )
 
 // PeakEWMA draws two distinct usable hosts and picks the one with the lower
 // cost per unit of weight, where
 //
-//	cost = (latency + share of failures * Config.FailurePenalty) * (in-flight + 1)
+//	cost = latency * (in-flight + 1)
 //
-// and latency is the host's peak-sensitive moving average (Finagle's PeakEwma):
-// a slower answer counts at once, a faster one as time passes. Of equals the
-// first drawn wins. O(1). It adds what Finagle leaves open:
+// and latency is the host's peak-sensitive moving average (Finagle's PeakEwma,
+// com.twitter.finagle.loadbalancer.p2c): a slower answer counts at once, a
+// faster one as time passes. Costs are compared exactly, as products of 128
+// bits; of equals the first drawn wins. O(1). It adds what Finagle leaves open:
 //
 //   - A call that has not been answered yet is evidence: the age of the oldest
 //     one is a lower bound of the latency, so a host that hangs is left at once.
-//   - A failure never looks fast: it costs Config.FailurePenalty, by its share of
-//     the answers, and never lowers the latency.
+//   - A failure never looks fast: it counts as Config.FailurePenalty at least.
 //   - A host without a measurement costs next to nothing while it is idle and
 //     more than any measured one while a call is out, so it is tried by one
 //     request at a time. The same holds for a host whose average has faded: the
 //     average fades only while the host is idle.
 //
-// The zero value is the default policy of a Pool.
+// The zero value is the default policy of a Pool. Safe for concurrent use.
 type PeakEWMA struct {
-	// ActivePenalty, if positive, makes the cost latency + in-flight *
-	// ActivePenalty instead, as Ferron does (500 ms there).
+	// ActivePenalty makes the cost latency + in-flight * ActivePenalty instead,
+	// as Ferron does (500 ms there). If zero, the cost is the product above.
+	// Negative is an error.
 	ActivePenalty time.Duration
 
-	// Unmeasured, if positive, is the latency of a host that was never measured,
-	// idle or not. Ferron has 100 ms. If zero, see above.
+	// Unmeasured is the latency that a host without a measurement is taken to
+	// have when it joins, for a pool that shall not try newcomers at once. If
+	// zero, the Prior of Config.Latency; if that is zero too, see above. Negative
+	// is an error.
 	Unmeasured time.Duration
+
+	// Fade is the time constant with which that assumption fades, from the time
+	// the host joined and while it is idle, so that every host is tried in the
+	// end. If zero, 10s. If negative, it does not fade, as in Ferron, where it is
+	// 100 ms.
+	Fade time.Duration
 }
+
+// defaultFade is the time constant of the zero ewma.Config too.
+const defaultFade = 10 * time.Second
 
 // Name implements Policy.
 func (PeakEWMA) Name() string { return "p2c_ewma" }
 
+// Validate reports a bad setting as a *ConfigError.
+func (p PeakEWMA) Validate() error {
+	switch {
+	case p.ActivePenalty < 0:
+		return &ConfigError{Field: "PeakEWMA.ActivePenalty", Value: fmt.Sprint(p.ActivePenalty), Want: ">= 0"}
+	case p.Unmeasured < 0:
+		return &ConfigError{Field: "PeakEWMA.Unmeasured", Value: fmt.Sprint(p.Unmeasured), Want: ">= 0"}
+	}
+	return nil
+}
+
 // NewPicker implements Policy.
 func (p PeakEWMA) NewPicker(v *View, _ Picker) Picker {
-	return peakEWMA{v: v, active: int64(p.ActivePenalty), unmeasured: int64(p.Unmeasured)}
+	q := &peakEWMA{v: v, active: uint64(p.ActivePenalty), unmeasured: int64(p.Unmeasured)}
+	fade := p.Fade
+	if fade == 0 {
+		fade = defaultFade
+	}
+	q.fade = ewma.NewCore(ewma.Config{IdleTau: fade})
+	return q
 }
 
 type peakEWMA struct {
-	v                  *View
-	active, unmeasured int64
+	v          *View
+	active     uint64
+	unmeasured int64
+	fade       ewma.Core // has seen nothing; its copies age the assumption
 }
 
 // unknown is the latency, in nanoseconds, of a host that never answered while a
-// call to it is out: about 18 minutes, beyond any measured one, and small
-// enough that the in-flight count still tells two such hosts apart.
+// call to it is out: about 18 minutes, beyond any measured one.
 const unknown = 1 << 40
 
-func (p peakEWMA) Pick(c Call) int {
+func (p *peakEWMA) Pick(c Call) int {
 	a, b := p.v.drawPair(c)
 	if a == b {
 		return a
 	}
 	x, y := p.v.hosts[a], p.v.hosts[b]
-	// x/wx > y/wy as exact products of 128 bits.
-	xh, xl := bits.Mul64(uint64(p.cost(x, c.now)), uint64(y.weight))
-	yh, yl := bits.Mul64(uint64(p.cost(y, c.now)), uint64(x.weight))
+	// cost(x)/x.weight > cost(y)/y.weight
+	xh, xl := p.scaled(x, y.weight, c.now)
+	yh, yl := p.scaled(y, x.weight, c.now)
 	if xh > yh || xh == yh && xl > yl {
 		return b
 	}
 	return a
 }
 
-// cost is positive and grows strictly with the in-flight count.
-func (p peakEWMA) cost(h *host, now int64) int64 {
-	latency, measured := h.latency.Last()
-	switch {
-	case !measured && p.unmeasured > 0:
-		latency = p.unmeasured
-	case !measured && h.inflight > 0:
-		latency = unknown
-	case h.inflight == 0 && measured:
-		latency, _ = h.latency.Value(now)
+// scaled is h's cost times a weight. The cost is positive and grows strictly
+// with the in-flight count: it has 63 bits of latency and 32 of in-flight, and a
+// weight 21, so that the product is exact.
+func (p *peakEWMA) scaled(h *host, weight int32, now int64) (hi, lo uint64) {
+	latency := uint64(p.latency(h, now))
+	if p.active == 0 {
+		return bits.Mul64(latency, (uint64(h.inflight)+1)*uint64(weight))
 	}
-	latency = max(1, latency, h.waiting(now))
-	if latency += h.failCost(now, p.v.penalty); latency < 0 {
-		return saturated
-	}
-	if p.active > 0 {
-		more := saturatingMul(int64(h.inflight), p.active)
-		if latency+more < latency {
-			return saturated
-		}
-		return latency + more
-	}
-	return saturatingMul(latency, int64(h.inflight)+1)
+	hi, lo = bits.Mul64(p.active, uint64(h.inflight)*uint64(weight))
+	h2, l2 := bits.Mul64(latency, uint64(weight))
+	lo, carry := bits.Add64(lo, l2, 0)
+	hi, _ = bits.Add64(hi, h2, carry)
+	return hi, lo
 }
 
-// saturated is the largest cost.
-const saturated = 1<<63 - 1
+// latency is what h's next answer is expected to take: at least 1.
+func (p *peakEWMA) latency(h *host, now int64) int64 {
+	idle := h.inflight == 0
+	d, measured := h.latency.Last()
+	switch {
+	case measured && idle:
+		d, _ = h.latency.Value(now)
+	case !measured:
+		if p.unmeasured > 0 {
+			d = p.unmeasured
+		}
+		switch {
+		case d > 0 && idle:
+			faded := p.fade
+			faded.Observe(h.joined, d)
+			d, _ = faded.Value(now)
+		case d == 0 && !idle:
+			d = unknown
+		}
+	}
+	return max(1, d, h.waiting(now))
+}

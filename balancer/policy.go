@@ -160,20 +160,19 @@ func (v *View) less(i, j int) bool {
 	return uint64(a.inflight)*uint64(b.weight) < uint64(b.inflight)*uint64(a.weight)
 }
 
-// rejections bounds the redraws of a draw by rejection. With a quarter of the
-// hosts usable, sixteen miss once in a hundred picks.
+// rejections bounds the redraws of a draw by rejection.
 const rejections = 16
 
-// drawUsable draws one usable host uniformly, using draws from k on. skip, if
-// not negative, is left out: the draw is over the others. While at least a
-// quarter of the hosts are usable it draws indices over all hosts and redraws
-// the unusable ones, so that one host's change moves only the draws that hit
-// it; below that, or after too many misses, it draws a rank among the usable
-// ones. Bounded steps for any draws. The caller guarantees a usable host other
-// than skip.
+// drawUsable draws one usable host uniformly, using the draws k to
+// k+rejections. skip, if not negative, is left out: the draw is over the others.
+// It draws indices over all hosts and redraws the unusable ones, so that a host
+// that goes down moves only the draws that hit it; after too many misses, or if
+// fewer than one host in rejections is usable, it draws a rank among the usable
+// ones. Both are uniform, so the mixture is. Bounded steps for any draws. The
+// caller guarantees a usable host other than skip.
 func (v *View) drawUsable(c Call, k uint64, skip int) int {
 	n := len(v.hosts)
-	if v.set.count*4 >= n {
+	if v.set.count*rejections >= n {
 		for r := uint64(0); r < rejections; r++ {
 			x := c.Draw(k + r)
 			var i int
@@ -188,15 +187,15 @@ func (v *View) drawUsable(c Call, k uint64, skip int) int {
 		}
 	}
 	left := v.set.count
-	if skip >= 0 && v.set.has(skip) {
+	without := skip >= 0 && v.set.has(skip)
+	if without {
 		left--
 	}
 	i := v.set.nth(int(below(c.Draw(k+rejections), uint64(left))))
-	if skip >= 0 && v.set.has(skip) && i >= skip {
-		// Ranks from skip's own on belong to the next member.
-		if i = v.set.next(i + 1); i == skip {
-			i = v.set.next(i + 1)
-		}
+	if without && i >= skip {
+		// Ranks from skip's own on belong to the next member. There is one: the
+		// highest rank was not drawn.
+		i = v.set.next(i + 1)
 	}
 	return i
 }

@@ -6,38 +6,57 @@ import (
 )
 
 // Random picks each usable host with a probability in proportion to its weight,
-// independently of every other pick. O(1) expected while at least a quarter of
-// the weight is usable; below that, O(usable hosts).
+// independently of every other pick: it draws a point of the range that the
+// weights fill end to end, and redraws while the point belongs to a host that
+// is not usable. So a host that goes down moves only the picks that hit it.
+//
+// Cost: O(1) expected. If little of the weight is usable, after 16 redraws,
+// O(log n) with unequal weights and O(n/64) with equal ones; O(usable hosts)
+// with unequal weights while ejections are ignored.
+//
+// The zero value is ready to use. Safe for concurrent use.
 type Random struct{}
 
 // Name implements Policy.
 func (Random) Name() string { return "random" }
 
-// NewPicker implements Policy.
+// NewPicker implements Policy. It takes O(n log n) time.
 func (Random) NewPicker(v *View, _ Picker) Picker {
-	r := &random{v: v, ends: make([]uint64, v.Len())}
+	n := v.Len()
+	even := true
+	for i := range n {
+		even = even && v.Weight(i) == v.Weight(0)
+	}
+	if even {
+		return evenRandom{v}
+	}
+	r := &random{v: v, ends: make([]uint64, n), guide: make([]int32, n), in: newBitmap(n), sums: make([]uint64, n+1)}
+	var total uint64
 	for i := range r.ends {
-		r.total += uint64(v.Weight(i))
-		r.ends[i] = r.total
+		total += uint64(v.Weight(i))
+		r.ends[i] = total
+		r.Changed(i)
 	}
-	// All weights equal, zero included, need no table.
-	r.even = true
-	for i := range r.ends {
-		r.even = r.even && v.Weight(i) == v.Weight(0)
-	}
-	if r.even {
-		return r
-	}
+	r.total = total
 	// The guide table of Chen and Asau (1974): entry g is the first host whose
 	// share ends after g equal slices of the total, so that a search which
 	// begins there takes two comparisons on average, whatever the weights.
-	r.guide = make([]int32, v.Len())
 	for g := range r.guide {
-		hi, lo := bits.Mul64(uint64(g), r.total)
-		at, _ := bits.Div64(hi, lo, uint64(len(r.guide)))
-		r.guide[g] = int32(sort.Search(len(r.ends), func(i int) bool { return r.ends[i] > at }))
+		hi, lo := bits.Mul64(uint64(g), total)
+		at, _ := bits.Div64(hi, lo, uint64(n))
+		r.guide[g] = int32(sort.Search(n, func(i int) bool { return r.ends[i] > at }))
 	}
 	return r
+}
+
+// evenRandom is Random over hosts of equal weight.
+type evenRandom struct{ v *View }
+
+func (r evenRandom) Pick(c Call) int {
+	if r.v.UsableCount() == 0 {
+		return -1
+	}
+	return r.v.drawUsable(c, 0, -1)
 }
 
 type random struct {
@@ -45,7 +64,29 @@ type random struct {
 	ends  []uint64 // running sums of the weights
 	guide []int32
 	total uint64
-	even  bool
+
+	// The weights of the usable hosts as a binary indexed tree (Fenwick 1994):
+	// sums[j] is the sum over the last j&-j hosts up to and including host j-1.
+	sums []uint64
+	in   bitmap // the hosts whose weight is in sums
+	left uint64 // their sum
+}
+
+// Changed implements Follower: it keeps the sums of usable weight. O(log n) for
+// a change of eligibility, O(1) for one of load.
+func (r *random) Changed(i int) {
+	on := r.v.usable.has(i)
+	if !r.in.set(i, on) {
+		return
+	}
+	w := uint64(r.v.Weight(i))
+	if !on {
+		w = -w
+	}
+	r.left += w
+	for j := i + 1; j < len(r.sums); j += j & -j {
+		r.sums[j] += w
+	}
 }
 
 // owner is the host whose share of [0, total) contains the point that the draw
@@ -65,29 +106,43 @@ func (r *random) Pick(c Call) int {
 	if v.UsableCount() == 0 {
 		return -1
 	}
-	if r.even {
-		return v.drawUsable(c, 0, -1)
-	}
 	for k := uint64(0); k < rejections; k++ {
 		if i := r.owner(c.Draw(k)); v.Usable(i) {
 			return i
 		}
 	}
 	// Little of the weight is usable: an exact draw over what is.
+	if v.Fallback() {
+		return r.scan(c.Draw(rejections))
+	}
+	return r.descend(below(c.Draw(rejections), r.left))
+}
+
+// descend returns the usable host whose share of [0, left) contains x.
+func (r *random) descend(x uint64) int {
+	i := 0
+	for step := 1 << (bits.Len(uint(len(r.ends))) - 1); step > 0; step >>= 1 {
+		if j := i + step; j < len(r.sums) && r.sums[j] <= x {
+			x -= r.sums[j]
+			i = j
+		}
+	}
+	return i
+}
+
+// scan is descend over hosts that the tree does not hold.
+func (r *random) scan(x uint64) int {
+	v := r.v
 	var sum uint64
-	first := v.NextUsable(0)
-	for i, n := first, v.UsableCount(); n > 0; i, n = v.NextUsable(i+1), n-1 {
+	for i, n := -1, v.UsableCount(); n > 0; n-- {
+		i = v.NextUsable(i + 1)
 		sum += uint64(v.Weight(i))
 	}
-	if sum == 0 {
-		return first
+	x = below(x, sum)
+	i := v.NextUsable(0)
+	for x >= uint64(v.Weight(i)) {
+		x -= uint64(v.Weight(i))
+		i = v.NextUsable(i + 1)
 	}
-	x := below(c.Draw(rejections), sum)
-	for i := first; ; i = v.NextUsable(i + 1) {
-		w := uint64(v.Weight(i))
-		if x < w {
-			return i
-		}
-		x -= w
-	}
+	return i
 }

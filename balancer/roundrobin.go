@@ -9,13 +9,14 @@ package balancer
 // The zero value starts each Pool at a host that its seed picks, so that many
 // clients started at once do not begin at the same one.
 type RoundRobin struct {
-	// First starts with the first host of the first Update: A, B, C.
+	// First starts with the first host of the first Update: A, B, C. If false,
+	// the seed decides.
 	First bool
 
 	// IndexCursor counts picks and takes the usable host whose rank is that
 	// count modulo their number, as Echofront does. When hosts leave and return
 	// the same count falls on other hosts and shares become uneven; it exists to
-	// reproduce systems that do this. It starts with the first host.
+	// reproduce systems that do this. It starts with the first host. O(n/64).
 	IndexCursor bool
 }
 

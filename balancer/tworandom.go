@@ -4,6 +4,8 @@ package balancer
 // in-flight calls per unit of weight; of equals, the first drawn. This is the
 // power of two choices (Mitzenmacher 2001), drawn without replacement, so that
 // the most loaded host of a tier is never picked while loads differ. O(1).
+//
+// The zero value is ready to use. Safe for concurrent use.
 type TwoRandom struct{}
 
 // Name implements Policy.
