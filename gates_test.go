@@ -24,6 +24,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 )
@@ -67,6 +68,10 @@ type exception struct {
 var exceptions = []exception{
 	{"clock/system.go", ruleWallClock, 0, "the system clock is where the machine's time comes in"},
 	{"balancer", ruleRandom, 1, "seed 0 of a pool is drawn once, at construction, so that a fleet does not start in step"},
+	{"balancer/config.go", ruleWorld, 2, "the default classifier knows transport errors by their types and numbers"},
+	{"balancer/do.go", ruleSelect, 1, "a driver waits for the pool's clock or the caller's context, whichever ends first"},
+	{"balancer/upstream.go", ruleWorld, 1, "a near miss of an optional method is found by reflection, once per update"},
+	{"balancer/upstream.go", ruleVariable, 1, "a table of types, which have no plain literal"},
 }
 
 // ---- Structure ----
@@ -595,7 +600,9 @@ func TestGateDocs(t *testing.T) {
 }
 
 // checkDocs wants a comment on every package and on everything it exports:
-// types, functions, methods, constants, variables, fields, interface methods.
+// types, functions, methods, constants, variables, fields, interface methods. A
+// constant or field without one may share that of the line before, if it is
+// named there, as in "Low and High bound the range".
 func checkDocs(tree []*source) (found []string) {
 	packageDoc := map[string]bool{}
 	var dirs []string
@@ -617,8 +624,9 @@ func checkDocs(tree []*source) (found []string) {
 					miss(d.Name.Name, d)
 				}
 			case *ast.GenDecl:
+				shared := ""
 				for _, spec := range d.Specs {
-					docSpec(d, spec, miss)
+					shared = docSpec(d, spec, shared, miss)
 				}
 			}
 		}
@@ -631,7 +639,8 @@ func checkDocs(tree []*source) (found []string) {
 	return found
 }
 
-func docSpec(d *ast.GenDecl, spec ast.Spec, miss func(string, ast.Node)) {
+// docSpec returns the comment that the next spec of the declaration may share.
+func docSpec(d *ast.GenDecl, spec ast.Spec, shared string, miss func(string, ast.Node)) string {
 	alone := ""
 	if !d.Lparen.IsValid() {
 		alone = d.Doc.Text()
@@ -639,19 +648,24 @@ func docSpec(d *ast.GenDecl, spec ast.Spec, miss func(string, ast.Node)) {
 	switch s := spec.(type) {
 	case *ast.TypeSpec:
 		if !s.Name.IsExported() {
-			return
+			return ""
 		}
 		if alone == "" && s.Doc.Text() == "" {
 			miss(s.Name.Name, s)
 		}
 		docFields(s.Name.Name, s.Type, miss)
 	case *ast.ValueSpec:
+		own := alone + s.Doc.Text() + s.Comment.Text()
 		for _, name := range s.Names {
-			if name.IsExported() && alone == "" && s.Doc.Text() == "" && s.Comment.Text() == "" {
+			if name.IsExported() && own == "" && !mentions(shared, name.Name) {
 				miss(name.Name, name)
 			}
 		}
+		if own != "" {
+			return own
+		}
 	}
+	return shared
 }
 
 // docFields looks at the exported fields of a struct and methods of an
@@ -666,17 +680,26 @@ func docFields(owner string, expr ast.Expr, miss func(string, ast.Node)) {
 	default:
 		return
 	}
+	shared := ""
 	for _, f := range fields.List {
+		own := f.Doc.Text() + f.Comment.Text()
 		for _, name := range f.Names {
 			if !name.IsExported() {
 				continue
 			}
-			if f.Doc.Text() == "" && f.Comment.Text() == "" {
+			if own == "" && !mentions(shared, name.Name) {
 				miss(owner+"."+name.Name, name)
 			}
 			docFields(owner+"."+name.Name, f.Type, miss)
 		}
+		if own != "" {
+			shared = own
+		}
 	}
+}
+
+func mentions(text, name string) bool {
+	return slices.Contains(strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }), name)
 }
 
 func receiver(d *ast.FuncDecl) string {
@@ -1140,12 +1163,19 @@ func TestGatesCanFail(t *testing.T) {
 				// X is documented.
 				X = iota
 				y
-			)`)))
+			)
+			// Low and High bound it.
+			type U struct {
+				// Low and High are the ends.
+				Low  int
+				High int
+			}`)))
 		for _, decl := range []string{
 			"type T int", "func F() {}", "const C = 1", "var V int", "//go:noinline\nfunc F() {}",
 			"// Group.\nconst (\nC = 1\n)", "// I is.\ntype I interface { M() }", "// T is.\ntype T struct { A int }",
 			"// T is.\ntype T struct { a int }\nfunc (*T) M() {}", "// T is.\ntype T[K any] struct { k K }\nfunc (*T[K]) M() {}",
 			"// T is.\ntype T struct {\n// A is.\nA struct { B int }\n}",
+			"// T and B are.\ntype T struct {\nA int // A is.\nB int\n}",
 		} {
 			require.Len(t, checkDocs(parse(t, "ewma/a.go", "// Package p is.\npackage p\n"+decl)), 1, decl)
 		}

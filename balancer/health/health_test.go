@@ -312,8 +312,9 @@ func TestEndsOfTime(t *testing.T) {
 
 	for _, interval := range []time.Duration{3, 4, 5} {
 		core = health.NewCore(health.Config{Interval: interval}, math.MinInt64)
-		_, begun, _, _ = core.Begin(end - 1)
+		p, begun, _, _ = core.Begin(end - 1)
 		require.True(t, begun)
+		core.Cancel(end-1, p)
 		require.Equal(t, end, core.NextProbe(), "the grid ends with the timeline")
 	}
 	core = health.NewCore(forever, math.MinInt64)
