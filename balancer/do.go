@@ -77,7 +77,10 @@ func (p *Pool[U]) Do(ctx context.Context, req Request, call func(context.Context
 // goroutine.
 func (p *Pool[U]) attempt(ctx context.Context, try *Try[U], l Lease[U], call func(context.Context, U) error, res *Result) (err error) {
 	outcome := Failure
-	start := p.e.slotStart(l.slot, l.gen)
+	var start int64
+	if res != nil {
+		start = p.e.slotStart(l.slot, l.gen)
+	}
 	defer func() {
 		if res != nil {
 			res.Attempts = append(res.Attempts, Attempt{

@@ -73,10 +73,10 @@ const failUnit = 1e9
 // share, as it has decayed by now, times the penalty of one. It stays far below
 // the largest int64, since a penalty is at most maxPenalty.
 func (h *host) failCost(now, penalty int64) int64 {
-	share, _ := h.failing.Value(now)
-	if share == 0 {
-		return 0
+	if last, _ := h.failing.Last(); last == 0 {
+		return 0 // the usual case, without the decay
 	}
+	share, _ := h.failing.Value(now)
 	hi, lo := bits.Mul64(uint64(share), uint64(penalty))
 	cost, _ := bits.Div64(hi, lo, failUnit)
 	return int64(cost)
