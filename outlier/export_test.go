@@ -1,0 +1,13 @@
+package outlier
+
+// Draw is the keyed draw, for its golden vectors.
+func Draw(seed, stream, n uint64) uint64 { return draw(seed, stream, n) }
+
+// Settings is a Config with every default in place.
+func Settings(c Config) any {
+	s := c.compile()
+	// The compiled form keeps only what the rules read of the nested configs;
+	// percentages live in the table by rule.
+	s.sr.Enforce, s.fp.Enforce, s.lt.Enforce = 0, 0, 0
+	return s
+}
