@@ -228,15 +228,19 @@ func (c *Core) NextGrant(now int64) (int64, bool) {
 	}
 	then := *c
 	then.advance(now)
-	// Between these instants nothing changes, and each slot expires once.
-	for !then.allows() {
+	// Between the instants of next nothing changes. There is one for each slot
+	// of each ring, and one for the drip.
+	for range 2*slots + 2 {
+		if then.allows() {
+			return then.latest, true
+		}
 		at, ok := then.next()
 		if !ok || at == math.MaxInt64 {
 			return at, ok
 		}
 		then.advance(at)
 	}
-	return then.latest, true
+	return 0, false
 }
 
 // next returns the next instant after c.latest at which a refusal may end.

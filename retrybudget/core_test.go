@@ -138,6 +138,54 @@ func TestRefund(t *testing.T) {
 	})
 }
 
+// TestLapse: withdrawals that expire do not lift the balance above the
+// capacity; the oldest deposits make room.
+func TestLapse(t *testing.T) {
+	cfg := retrybudget.Config{Capacity: 3, PerRequest: 1, PerSuccess: -1, PerSecond: 0.2, TTL: 10 * time.Second}
+	c := retrybudget.NewCore(cfg)
+	require.Equal(t, 2, withdraw(&c, 0, 5))
+	c.Request(sec)
+	c.Request(5 * sec)
+	c.Request(5 * sec)
+	for _, tc := range []struct {
+		at   int64
+		want float64
+	}{
+		{5 * sec, 3},
+		{10*sec - 1, 3},
+		{10 * sec, 3}, // five, of which the deposit of 1s and one of 5s lapse
+		{11 * sec, 3},
+		{15*sec - 1, 3},
+		{15 * sec, 2},
+		{100 * sec, 2},
+	} {
+		require.Equal(t, tc.want, c.Balance(tc.at), "at %d", tc.at)
+	}
+	require.Equal(t, 3, withdraw(&c, 10*sec, 5))
+}
+
+// TestDripStopsAtTheTop: what drips beyond a full bucket is gone, to the last
+// part of a billionth.
+func TestDripStopsAtTheTop(t *testing.T) {
+	const period = 3_000_000_004 // the nanoseconds in which 0.333333333/s make one
+	c := retrybudget.NewCore(retrybudget.Config{Capacity: 1, PerSuccess: -1, PerSecond: 1.0 / 3})
+	require.True(t, c.Withdraw(0))
+	for now := int64(0); now < 10*period; now += period {
+		at, ok := c.NextGrant(now)
+		require.True(t, ok)
+		require.Equal(t, now+period, at)
+		require.True(t, c.Withdraw(at))
+	}
+
+	// A deposit that fills it takes the place of the part.
+	c = retrybudget.NewCore(retrybudget.Config{Capacity: 1, PerSuccess: 1, PerSecond: 1.0 / 3})
+	require.True(t, c.Withdraw(0))
+	c.Success(1)
+	require.True(t, c.Withdraw(1))
+	at, _ := c.NextGrant(1)
+	require.EqualValues(t, 1+period, at)
+}
+
 // TestEdgesOfTime goes from one end of the timeline to the other.
 func TestEdgesOfTime(t *testing.T) {
 	for _, cfg := range []retrybudget.Config{{}, retrybudget.Finagle(), {PerSecond: 1e8},
