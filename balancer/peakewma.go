@@ -104,8 +104,9 @@ func (p *peakEWMA) Pick(c Call) int {
 // with the in-flight count: it has 63 bits of latency and 32 of in-flight, and a
 // weight 21, so that the product is exact.
 func (p *peakEWMA) scaled(h *host, weight int32, now int64) (hi, lo uint64) {
-	latency := uint64(p.latency(h, now))
-	if p.active == 0 {
+	latency, known := p.latency(h, now)
+	if p.active == 0 || !known {
+		// Beside a latency that stands for the unknown a penalty would vanish.
 		return bits.Mul64(latency, (uint64(h.inflight)+1)*uint64(weight))
 	}
 	hi, lo = bits.Mul64(p.active, uint64(h.inflight)*uint64(weight))
@@ -115,25 +116,26 @@ func (p *peakEWMA) scaled(h *host, weight int32, now int64) (hi, lo uint64) {
 	return hi, lo
 }
 
-// latency is what h's next answer is expected to take: at least 1.
-func (p *peakEWMA) latency(h *host, now int64) int64 {
+// latency is what h's next answer is expected to take, at least 1, and whether
+// there is any ground for it.
+func (p *peakEWMA) latency(h *host, now int64) (_ uint64, known bool) {
 	idle := h.inflight == 0
-	d, measured := h.latency.Last()
+	d, known := h.latency.Last()
 	switch {
-	case measured && idle:
+	case known && idle:
 		d, _ = h.latency.Value(now)
-	case !measured:
+	case !known:
 		if p.unmeasured > 0 {
 			d = p.unmeasured
 		}
-		switch {
-		case d > 0 && idle:
+		switch known = d > 0; {
+		case known && idle:
 			faded := p.fade
 			faded.Observe(h.joined, d)
 			d, _ = faded.Value(now)
-		case d == 0 && !idle:
+		case !known && !idle:
 			d = unknown
 		}
 	}
-	return max(1, d, h.waiting(now))
+	return uint64(max(1, d, h.waiting(now))), known
 }
