@@ -77,10 +77,10 @@ type Share struct {
 // success deposits a tenth, a token drips in every ten seconds, and the bucket
 // holds ten and starts full. In a total outage nothing succeeds, so all that
 // is left is the ten tokens and one retry per ten seconds: at 700 requests per
-// second an outage of ten seconds sees 1.002 attempts per request. When one
-// request in a hundred fails at random, each failure has 9.9 tokens deposited
-// for it, so practically all are retried, at any request rate; successes stop
-// paying for every failure only above one failure in eleven.
+// second an outage of ten seconds sees at most 1.002 attempts per request.
+// When one request in a hundred fails at random, each failure finds ten tokens
+// deposited for it, so practically all are retried, at any request rate; only
+// above one failure in ten do the deposits not pay for all.
 //
 // A Config is plain data: copy it, compare it with ==, print it. Two Configs
 // that are equal make budgets that behave the same.

@@ -9,6 +9,8 @@ import (
 // are those of the slots, kept so that a decision does not walk them. A window
 // that never ends uses the first slot alone.
 type share struct {
+	// The base and the retries are counted in the same slots, so that a retry
+	// never outlives the traffic that allowed it by more than the window.
 	base    int64 // requests or successes in the window
 	retries int64 // grants in the window
 	any     bool  // a success has been seen, ever
@@ -60,9 +62,12 @@ func (h *share) giveBack() {
 // allows reports whether one retry more than retries keeps within the share of
 // base.
 func (h *share) allows(s *settings, retries, base int64) bool {
+	// A client that has never seen a success has no rate to share yet.
 	if s.successes && !h.any {
 		return true
 	}
+	// The floor is a maximum with the share, not a sum, as Envoy has it: small
+	// traffic is not charged for it, and large traffic gains nothing.
 	if retries < s.shareMin {
 		return true
 	}
