@@ -79,7 +79,9 @@ import (
 type Member struct {
 	// ID is the member's name. Placement depends on it and on nothing else
 	// that the caller's list implies: not on the order, not on the length.
-	// It must not be empty and must be unique in a list.
+	// It must not be empty and must be unique in a list. Two ids of the same
+	// FNV-1a hash, which no one meets by accident, share their places on a
+	// Ring and in a Rendezvous, and the earlier one owns the keys.
 	ID string
 
 	// Weight is the member's share relative to the others.

@@ -252,3 +252,28 @@ func sorted(members []int) []int {
 	slices.Sort(members)
 	return members
 }
+
+// TestCollidingIDs checks two ids of one FNV-1a hash: all their positions
+// collide, the earlier id goes first everywhere, and both can be reached.
+func TestCollidingIDs(t *testing.T) {
+	const first, second = "8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"
+	require.Equal(t, hashring.FNV1a(first), hashring.FNV1a(second))
+	for i, table := range tables(t, list("z", second, first)) {
+		other := tables(t, list(first, second, "z"))[i]
+		for _, key := range keys("k", 200) {
+			order := names(table, ownersOf(table, key, 3))
+			require.Len(t, order, 3)
+			require.Equal(t, order, names(other, ownersOf(other, key, 3)))
+			if _, ok := table.(*hashring.Maglev); ok {
+				continue // the second takes the free slot after the first one's
+			}
+			require.NotEqual(t, second, order[0], "%T", table)
+			require.Less(t, slices.Index(order, first), slices.Index(order, second), "%T", table)
+		}
+	}
+	// Of different weights, the heavier goes first in a ranking.
+	h := rendezvous(t, hashring.RendezvousConfig{}, []hashring.Member{{first, 1}, {second, 2}})
+	for _, key := range keys("k", 200) {
+		require.Equal(t, []int{1, 0}, h.Owners(key, 2))
+	}
+}

@@ -208,8 +208,13 @@ func newMachine(t *rapid.T) *machine {
 		last:    map[string][]string{},
 	}
 	m.keys = []uint64{0, 1, math.MaxUint64, 1 << 63}
-	for i := range 12 {
+	for i := range 6 {
 		m.keys = append(m.keys, hashring.KeyUint64(uint64(i)))
+	}
+	// Keys at a point of the ring, and beside it.
+	for _, id := range []string{"a", "b", "10.0.0.1:80"} {
+		p := hashring.PointHash(hashring.FNV1a(id), 0)
+		m.keys = append(m.keys, p-1, p, p+1)
 	}
 	return m
 }
