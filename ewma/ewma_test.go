@@ -347,7 +347,7 @@ func TestObserveSeconds(t *testing.T) {
 		seconds float64
 		want    time.Duration
 	}{
-		{0, 0}, {0.1, 100 * ms}, {1.5e-9, 2}, {0.4e-9, 0}, {9.3e9, math.MaxInt64},
+		{0, 0}, {0.1, 100 * ms}, {9223372036.854775807, math.MaxInt64}, {1.5e-9, 2}, {0.4e-9, 0}, {9.3e9, math.MaxInt64},
 		{math.MaxFloat64, math.MaxInt64}, {1 << 33, 1 << 33 * s}, {5e-324, 0},
 	} {
 		var m ewma.Meter
@@ -375,6 +375,21 @@ func TestFrequentSamples(t *testing.T) {
 	require.InDelta(t, up*w+1e6*(1-w), float64(run(ms)), 2)
 }
 
+// A sample is a peak if it is above the estimate including its fraction.
+func TestPeakComparesFractions(t *testing.T) {
+	plain := ewma.NewCore(ewma.Config{HalfLife: 10})
+	peak := ewma.NewCore(ewma.Config{HalfLife: 10, Peak: true})
+	for _, c := range []*ewma.Core{&plain, &peak} {
+		c.Observe(0, 11)
+		c.Observe(10, 10) // 10.5
+		c.Observe(20, 10) // 10.25
+	}
+	require.Equal(t, []byte{1, 3, 0, 10, 0x80, 0x80, 0x80, 0x80, 0x04}, peak.AppendState(nil, 20))
+	require.Equal(t, plain.AppendState(nil, 20), peak.AppendState(nil, 20))
+	peak.Observe(20, 11)
+	require.Equal(t, []byte{1, 4, 0, 11, 0}, peak.AppendState(nil, 20))
+}
+
 func TestScoreArithmetic(t *testing.T) {
 	// Arguments out of range count as the nearest sane ones.
 	require.Equal(t, ewma.SumScore(0, 0, 0, 1), ewma.SumScore(-1, -2, -3, 1))
@@ -386,6 +401,9 @@ func TestScoreArithmetic(t *testing.T) {
 	require.True(t, ewma.SumScore(math.MaxInt64, 1, math.MaxInt64, 1).Less(huge))
 	require.Equal(t, huge, ewma.SumScore(math.MaxInt64, math.MaxInt64, math.MaxInt64, 1))
 	require.Equal(t, huge, ewma.SumScore(math.MaxInt64, 3, math.MaxInt64, 1))
+	require.Equal(t, huge, ewma.ProductScore(1<<62, 3, 1), "2^64")
+	require.NotEqual(t, huge, ewma.ProductScore(1<<62, 2, 1))
+	require.Equal(t, huge, ewma.SumScore(1<<34, 1<<31-1, 1<<33, 1), "the sum overflows, the product does not")
 	// 2/3 and 4/6 are equal; 2/3 < 5/7.
 	require.False(t, ewma.SumScore(2, 0, 0, 3).Less(ewma.SumScore(4, 0, 0, 6)))
 	require.True(t, ewma.SumScore(2, 0, 0, 3).Less(ewma.SumScore(5, 0, 0, 7)))

@@ -37,7 +37,7 @@ func (h *history) observe(at, sample int64) {
 // left is what remains of a share of the average from a to b, which are the
 // numbers of the samples.
 func (h *history) left(a, b int) float64 {
-	elapsed := float64(h.points[b].at) - float64(h.points[a].at)
+	elapsed := float64(uint64(h.points[b].at) - uint64(h.points[a].at))
 	switch {
 	case h.cfg.AlphaMilli > 0:
 		return math.Pow(1-float64(h.cfg.AlphaMilli)/1000, float64(b-a))
@@ -98,7 +98,8 @@ func (h *history) estimate() (v, tolerance float64) {
 
 // value is the reading at now, given the estimate.
 func (h *history) value(now, estimate int64) (v, tolerance float64) {
-	elapsed := max(0, float64(now)-float64(h.points[len(h.points)-1].at))
+	at := h.points[len(h.points)-1].at
+	elapsed := float64(uint64(max(now, at)) - uint64(at))
 	left := 1.0
 	switch {
 	case h.cfg.IdleTau > 0:
@@ -261,6 +262,9 @@ func TestBlendIsExact(t *testing.T) {
 		v := new(big.Int) // Q32
 		for i := range rapid.IntRange(1, 20).Draw(t, "samples") {
 			step, sample := max(0, drawStep(t, cfg)), max(0, drawSample(t))
+			if rapid.Bool().Draw(t, "as it is") {
+				sample, _ = c.Last() // differs from the estimate by its fraction
+			}
 			now += step
 			c.Observe(now, sample)
 			s := new(big.Int).Lsh(big.NewInt(sample), 32)
@@ -276,6 +280,13 @@ func TestBlendIsExact(t *testing.T) {
 			got.Add(got, new(big.Int).SetUint64(rest))
 			if got.Cmp(v) != 0 {
 				t.Fatalf("after sample %d the estimate is %v/2^32, want %v", i, got, v)
+			}
+			// A reading is est*w, rounded down to a whole unit.
+			idle := max(0, drawStep(t, cfg))
+			read := new(big.Int).SetUint64(c.FoldWeight(uint64(idle)))
+			read.Rsh(read.Mul(read, big.NewInt(est)), 63)
+			if got, _ := c.Value(now + idle); got != read.Int64() {
+				t.Fatalf("after sample %d the reading is %d, want %v", i, got, read)
 			}
 		}
 	})
