@@ -6,7 +6,11 @@ package evenkeel_test
 
 import (
 	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/importer"
@@ -16,6 +20,7 @@ import (
 	"go/types"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"path"
@@ -23,10 +28,21 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 	"unicode"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/evenkeel-go/evenkeel/balancer"
+	"github.com/evenkeel-go/evenkeel/balancer/health"
+	"github.com/evenkeel-go/evenkeel/breaker"
+	"github.com/evenkeel-go/evenkeel/clock"
+	"github.com/evenkeel-go/evenkeel/ewma"
+	"github.com/evenkeel-go/evenkeel/hashring"
+	"github.com/evenkeel-go/evenkeel/outlier"
+	"github.com/evenkeel-go/evenkeel/retrybudget"
 )
 
 const modulePath = "github.com/evenkeel-go/evenkeel"
@@ -1213,4 +1229,754 @@ func TestGatesCanFail(t *testing.T) {
 			require.Len(t, checkBehaviours(bad, tree), 1, "%q", bad)
 		}
 	})
+}
+
+// The behaviour gates. Each drives the Pool, or a primitive where the gate is
+// about one, by a workload drawn from EVENKEEL_SEED and sized by EVENKEEL_OPS.
+
+// seedOf returns the seed of a random test: EVENKEEL_SEED (decimal, 0x-hex, or
+// a 40-digit commit hash, of which the first 16 digits count), else def. It is
+// read inside the test so that the test cache sees it. fixed tells whether the
+// test runs under its own seed, for which statistical bands hold at their
+// printed width; under a user's seed they widen to 6 sigma. A failure prints
+// the command that reproduces it.
+func seedOf(tb testing.TB, def uint64) (seed uint64, fixed bool) {
+	tb.Helper()
+	seed, fixed = def, true
+	if s := strings.TrimSpace(os.Getenv("EVENKEEL_SEED")); s != "" {
+		fixed = false
+		if len(s) == 40 {
+			raw, err := hex.DecodeString(s)
+			if err != nil {
+				tb.Fatalf("EVENKEEL_SEED=%q is neither a number nor a commit hash", s)
+			}
+			seed = 0
+			for _, b := range raw[:8] {
+				seed = seed<<8 | uint64(b)
+			}
+		} else {
+			n, err := strconv.ParseUint(s, 0, 64)
+			if err != nil {
+				tb.Fatalf("EVENKEEL_SEED=%q: %v", s, err)
+			}
+			seed = n
+		}
+	}
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			name, _, _ := strings.Cut(tb.Name(), "/")
+			tb.Logf("to reproduce: EVENKEEL_SEED=%d go test -count=1 -run '^%s$' .", seed, name)
+		}
+	})
+	return seed, fixed
+}
+
+// opsOf returns the size of a random workload: EVENKEEL_OPS, else def.
+func opsOf(tb testing.TB, def int) int {
+	tb.Helper()
+	s := os.Getenv("EVENKEEL_OPS")
+	if s == "" {
+		return def
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 {
+		tb.Fatalf("EVENKEEL_OPS=%q, want a positive number", s)
+	}
+	return n
+}
+
+// dice are draws for a workload: the n-th depends on the seed and n alone.
+type dice struct{ seed, n uint64 }
+
+func (d *dice) below(n int) int {
+	d.n++
+	return int(draw(d.seed, 99, d.n) % uint64(n))
+}
+
+// node is an upstream of the gates.
+type node struct {
+	id     string
+	weight int
+}
+
+func (n node) ID() string  { return n.id }
+func (n node) Weight() int { return n.weight }
+
+func nodes(weights ...int) (out []node) {
+	for i, w := range weights {
+		out = append(out, node{string(rune('A' + i)), w})
+	}
+	return out
+}
+
+func equalNodes(n int) []node { return nodes(slices.Repeat([]int{1}, n)...) }
+
+// rig is a Pool of nodes on a manual clock, with its events as a log.
+type rig struct {
+	tb   testing.TB
+	clk  *clock.Manual
+	pool *balancer.Pool[node]
+	log  []string
+}
+
+func newRig(tb testing.TB, cfg balancer.Config, members ...node) *rig {
+	tb.Helper()
+	r := &rig{tb: tb, clk: clock.NewManual(time.Unix(0, 0))}
+	cfg.Clock = r.clk
+	if cfg.Seed == 0 {
+		cfg.Seed = 7
+	}
+	cfg.OnEvent = func(e balancer.Event) {
+		r.log = append(r.log, fmt.Sprintf("%d %s", e.At.Sub(time.Unix(0, 0)).Nanoseconds(), e))
+	}
+	pool, err := balancer.NewPool(cfg, members...)
+	require.NoError(tb, err)
+	r.pool = pool
+	return r
+}
+
+func (r *rig) acquire() balancer.Lease[node] {
+	r.tb.Helper()
+	l, err := r.pool.Acquire(balancer.Request{})
+	require.NoError(r.tb, err)
+	return l
+}
+
+// picks makes n picks that succeed at once.
+func (r *rig) picks(n int) string {
+	r.tb.Helper()
+	var b strings.Builder
+	for range n {
+		l := r.acquire()
+		b.WriteString(l.Upstream().id)
+		l.Release(balancer.Success)
+	}
+	return b.String()
+}
+
+func count(picks string) map[string]int {
+	out := map[string]int{}
+	for _, p := range picks {
+		out[string(p)]++
+	}
+	return out
+}
+
+// every policy of the library, by name.
+func policies() map[string]balancer.Policy {
+	return map[string]balancer.Policy{
+		"round_robin": balancer.RoundRobin{}, "weighted_round_robin": balancer.WeightedRoundRobin{}, "random": balancer.Random{},
+		"least_conn": balancer.LeastConn{}, "two_random": balancer.TwoRandom{}, "p2c_ewma": balancer.PeakEWMA{}, "hash": balancer.Hash{},
+	}
+}
+
+// G1: exact cycles, exact weighted counts, tolerance for random, remap shares.
+func TestG1Balancing(t *testing.T) {
+	seed, fixed := seedOf(t, 7)
+	rr := newRig(t, balancer.Config{Policy: balancer.RoundRobin{}, Seed: seed | 1}, equalNodes(4)...)
+	all := rr.picks(1000)
+	for i := 0; i+4 <= len(all); i += 4 {
+		require.Len(t, count(all[i:i+4]), 4, "picks %d to %d", i, i+4)
+	}
+	weighted := newRig(t, balancer.Config{Policy: balancer.WeightedRoundRobin{}}, nodes(1, 2, 3, 4)...)
+	all = weighted.picks(4000)
+	require.Equal(t, "DCBDACDBCD", all[:10])
+	require.Equal(t, map[string]int{"A": 400, "B": 800, "C": 1200, "D": 1600}, count(all))
+
+	random := newRig(t, balancer.Config{Policy: balancer.Random{}, Seed: seed | 1}, nodes(5, 2, 1)...)
+	got := count(random.picks(8000))
+	band := 2 // the printed bands are three sigma
+	if fixed {
+		band = 1
+	}
+	require.InDelta(t, 5000, got["A"], float64(130*band))
+	require.InDelta(t, 2000, got["B"], float64(117*band))
+	require.InDelta(t, 1000, got["C"], float64(89*band))
+
+	ring := newRig(t, balancer.Config{Policy: balancer.Hash{}}, equalNodes(10)...)
+	owner := func(i int) string {
+		l, err := ring.pool.Acquire(balancer.Request{Key: balancer.StringKey(fmt.Sprintf("session-%d", i))})
+		require.NoError(t, err)
+		l.Release(balancer.Success)
+		return l.Upstream().id
+	}
+	before := make([]string, 4000)
+	for i := range before {
+		before[i] = owner(i)
+	}
+	require.NoError(t, ring.pool.SetHealth("C", false, ""))
+	moved := 0
+	for i, was := range before {
+		if is := owner(i); is != was {
+			require.Equal(t, "C", was, "only the lost upstream's keys move")
+			moved++
+		}
+	}
+	require.InDelta(t, 400, moved, 130)
+	require.NoError(t, ring.pool.SetHealth("C", true, ""))
+	for i, was := range before {
+		require.Equal(t, was, owner(i))
+	}
+}
+
+// consecutiveModel is the consecutive breaker told in the fewest words, in
+// milliseconds.
+type consecutiveModel struct {
+	run, passes int
+	open        bool
+	until       int64
+}
+
+func (m *consecutiveModel) state(now int64) breaker.State {
+	switch {
+	case !m.open:
+		return breaker.Closed
+	case now < m.until:
+		return breaker.Open
+	}
+	return breaker.HalfOpen
+}
+
+func (m *consecutiveModel) result(now int64, ok bool) {
+	switch m.state(now) {
+	case breaker.Closed:
+		if m.run++; ok {
+			m.run = 0
+		}
+		if m.run == 3 {
+			*m = consecutiveModel{open: true, until: now + 1000}
+		}
+	case breaker.HalfOpen:
+		if m.passes++; !ok {
+			*m = consecutiveModel{open: true, until: now + 1000}
+		} else if m.passes == 2 {
+			*m = consecutiveModel{}
+		}
+	}
+}
+
+// G2: the consecutive breaker equals an independent model at every step, and an
+// open one is never callable.
+func TestG2BreakerModel(t *testing.T) {
+	seed, _ := seedOf(t, 7)
+	d := &dice{seed: seed}
+	b := breaker.NewCore(breaker.Config{ConsecutiveFailures: 3, Passes: 2, OpenFor: time.Second}, 1)
+	m := &consecutiveModel{}
+	now := int64(0)
+	for step := range opsOf(t, 3000) {
+		at := now * int64(time.Millisecond)
+		require.Equal(t, m.state(now), b.State(at), "step %d", step)
+		require.Equal(t, m.state(now) != breaker.Open, b.Ready(at), "step %d", step)
+		switch d.below(3) {
+		case 0:
+			now += int64(d.below(600))
+		default:
+			ok := d.below(2) == 0
+			ticket, why := b.Allow(at)
+			require.Equal(t, m.state(now) != breaker.Open, why == breaker.Admitted, "step %d", step)
+			if why == breaker.Admitted {
+				require.True(t, b.Done(at, ticket, ok))
+			} else {
+				require.False(t, b.Done(at, ticket, ok), "a result while open counts nothing")
+			}
+			m.result(now, ok)
+		}
+	}
+}
+
+// G3: probes drop and reinstate on schedule, and two runs are one.
+func TestG3HealthOnClock(t *testing.T) {
+	run := func() []string {
+		r := newRig(t, balancer.Config{Policy: balancer.RoundRobin{First: true}, WhenNone: balancer.FailFast}, equalNodes(2)...)
+		probe := health.NewChecker(health.Config{Interval: time.Second, Fall: 3, Rise: 2, StartHealthy: true}, r.clk.Now())
+		for ms := int64(0); ms <= 10_000; ms += 250 {
+			r.clk.AdvanceTo(time.UnixMilli(ms))
+			if p, begun, _, _ := probe.Begin(r.clk.Now()); begun {
+				if change, changed := probe.Record(r.clk.Now(), p, ms >= 6000); changed {
+					require.NoError(t, r.pool.SetHealth("A", change.To == health.Healthy, "probe"))
+				}
+			}
+			l := r.acquire()
+			require.False(t, l.Upstream().id == "A" && !probe.Healthy(r.clk.Now()))
+			l.Release(balancer.Success)
+		}
+		return r.log
+	}
+	log := run()
+	require.Equal(t, []string{"2000000000 3 unhealthy A (probe)", "7000000000 4 healthy A (probe)"}, log[2:])
+	require.Equal(t, log, run())
+}
+
+// churn drives a Pool by random acquires, releases, failures, waits, health
+// flips and updates, and calls check after every pick with what was selectable
+// just before it.
+func churn(t *testing.T, r *rig, d *dice, ops int, check func(before balancer.Snapshot, l balancer.Lease[node])) {
+	t.Helper()
+	members := r.pool.Snapshot().Upstreams
+	var out []balancer.Lease[node]
+	for range ops {
+		switch d.below(10) {
+		case 0:
+			r.clk.Advance(time.Duration(d.below(600)) * time.Millisecond)
+		case 1:
+			require.NoError(t, r.pool.SetHealth(members[d.below(len(members))].ID, d.below(3) > 0, "drawn"))
+		case 2, 3, 4:
+			if len(out) > 0 {
+				i := d.below(len(out))
+				o := balancer.Success
+				switch x := d.below(100); {
+				case x < 25:
+					o = balancer.Failure
+				case x < 35:
+					o = balancer.TransportFailure
+				case x < 40:
+					o = balancer.Ignored
+				}
+				require.True(t, out[i].Release(o))
+				require.False(t, out[i].Release(o))
+				out = slices.Delete(out, i, i+1)
+			}
+		default:
+			before := r.pool.Snapshot()
+			l, err := r.pool.Acquire(balancer.Request{Key: balancer.StringKey(fmt.Sprint(d.below(50)))})
+			if err != nil {
+				require.ErrorIs(t, err, balancer.ErrNoneAvailable)
+				for _, u := range before.Upstreams {
+					require.False(t, u.Selectable, "%s was selectable and not found", u.ID)
+				}
+				continue
+			}
+			check(before, l)
+			out = append(out, l)
+		}
+	}
+	for _, l := range out {
+		l.Release(balancer.Success)
+	}
+	for _, u := range r.pool.Snapshot().Upstreams {
+		require.Zero(t, u.Inflight, u.ID)
+	}
+}
+
+// G4: no pick of an unhealthy, ejected or open member, except where the pick
+// says that ejections are being ignored.
+func TestG4CoreInvariant(t *testing.T) {
+	seed, _ := seedOf(t, 7)
+	for name, p := range policies() {
+		for _, none := range []balancer.WhenNone{balancer.FailFast, balancer.IgnoreEjections} {
+			t.Run(name+"/"+none.String(), func(t *testing.T) {
+				r := newRig(t, balancer.Config{
+					Policy: p, Seed: seed | 1, WhenNone: none,
+					Breaker: breaker.Config{ConsecutiveFailures: 4, OpenFor: time.Second, Passes: 2},
+					Outlier: outlier.Config{Consecutive: 3, Base: 700 * time.Millisecond, MaxEjectedPercent: 100, Last: outlier.EjectLast},
+				}, nodes(1, 3, 2, 1, 5)...)
+				fallbacks := 0
+				churn(t, r, &dice{seed: seed}, opsOf(t, 3000), func(before balancer.Snapshot, l balancer.Lease[node]) {
+					for _, u := range before.Upstreams {
+						switch {
+						case u.ID != l.Upstream().id:
+						case l.Fallback():
+							fallbacks++
+							require.True(t, before.Fallback)
+							require.True(t, u.Healthy && u.Ejected && u.Breaker != breaker.Open, "%+v", u)
+						default:
+							require.True(t, u.Selectable, "%+v", u)
+						}
+					}
+				})
+				require.Equal(t, none == balancer.FailFast, fallbacks == 0)
+				require.Zero(t, r.pool.Snapshot().Totals.BadPicks)
+			})
+		}
+	}
+}
+
+// G5: the edges that an adversary would choose.
+func TestG5AdversarialEdges(t *testing.T) {
+	quiet := balancer.Config{Breaker: breaker.Config{Off: true}, Outlier: outlier.Config{Off: true}, WhenNone: balancer.FailFast}
+	t.Run("zero weights", func(t *testing.T) {
+		cfg := quiet
+		cfg.Policy = balancer.WeightedRoundRobin{}
+		require.Equal(t, map[string]int{"B": 300}, count(newRig(t, cfg, nodes(0, 3)...).picks(300)))
+		_, err := newRig(t, cfg, nodes(0, 0)...).pool.Acquire(balancer.Request{})
+		require.ErrorIs(t, err, balancer.ErrNoneAvailable)
+		cfg.Policy, cfg.IgnoreWeights = balancer.RoundRobin{First: true}, true
+		require.Equal(t, "ABAB", newRig(t, cfg, nodes(0, 3)...).picks(4), "weights are not looked at")
+	})
+	t.Run("one streak counts once", func(t *testing.T) {
+		cfg := quiet
+		cfg.Outlier = outlier.Config{Consecutive: 3, Base: 500 * time.Millisecond, MaxEjectedPercent: 100, Last: outlier.EjectLast}
+		r := newRig(t, cfg, equalNodes(1)...)
+		var late []balancer.Lease[node]
+		for range 6 {
+			late = append(late, r.acquire())
+		}
+		for i, l := range late {
+			r.clk.AdvanceTo(time.UnixMilli(int64(100 + i)))
+			l.Release(balancer.TransportFailure)
+		}
+		u := r.pool.Snapshot().Upstreams[0]
+		require.Equal(t, 1, u.Ejections)
+		require.Equal(t, time.UnixMilli(602), u.Returns)
+	})
+	t.Run("trial cap", func(t *testing.T) {
+		for _, k := range []int{1, 2, 5} {
+			cfg := quiet
+			cfg.Breaker = breaker.Config{ConsecutiveFailures: 1, OpenFor: time.Second, Trials: k, Passes: k}
+			r := newRig(t, cfg, equalNodes(1)...)
+			r.acquire().Release(balancer.Failure)
+			r.clk.Advance(time.Second)
+			var trials []balancer.Lease[node]
+			for range k {
+				trials = append(trials, r.acquire())
+			}
+			_, err := r.pool.Acquire(balancer.Request{})
+			require.ErrorIs(t, err, balancer.ErrNoneAvailable)
+			trials[0].Release(balancer.Ignored) // gives its slot back and decides nothing
+			trials[0] = r.acquire()
+			for _, l := range trials {
+				l.Release(balancer.Success)
+			}
+			require.Equal(t, breaker.Closed, r.pool.Snapshot().Upstreams[0].Breaker)
+		}
+	})
+	t.Run("pool of one", func(t *testing.T) {
+		for name, p := range policies() {
+			r := newRig(t, balancer.Config{Policy: p}, equalNodes(1)...)
+			require.Equal(t, map[string]int{"A": 100}, count(r.picks(100)), name)
+		}
+	})
+	t.Run("clock near its end", func(t *testing.T) {
+		r := newRig(t, balancer.Config{Policy: balancer.RoundRobin{}}, equalNodes(2)...)
+		for range 20 {
+			r.acquire().Release(balancer.TransportFailure)
+		}
+		r.clk.Advance(1<<63 - 1)
+		for range 20 {
+			if l, err := r.pool.Acquire(balancer.Request{}); err == nil {
+				l.Release(balancer.TransportFailure)
+			}
+		}
+		_ = r.pool.Snapshot()
+	})
+}
+
+// G6: latency ejects over its line only, and never on stale evidence.
+func TestG6Latency(t *testing.T) {
+	lat := outlier.Config{
+		Consecutive: -1, MaxEjectedPercent: 100, Base: 2 * time.Second, Max: 2 * time.Second,
+		Latency: outlier.Latency{On: true, Alpha: 500, Factor: 3000, Window: time.Second, MinSamples: 4, Baseline: outlier.BaselineAll},
+	}
+	run := func(ms ...int) (log []string) {
+		r := newRig(t, balancer.Config{Policy: balancer.RoundRobin{First: true}, Breaker: breaker.Config{Off: true}, Outlier: lat}, equalNodes(len(ms))...)
+		for range 120 {
+			r.clk.Advance(100 * time.Millisecond)
+			l := r.acquire()
+			i := int(l.Upstream().id[0] - 'A')
+			l.Settle(balancer.Report{Outcome: balancer.Success, Latency: time.Duration(ms[i]) * time.Millisecond})
+		}
+		for _, e := range r.log {
+			if strings.Contains(e, "ejected") {
+				log = append(log, e)
+			}
+		}
+		return log
+	}
+	require.Empty(t, run(5, 5, 6, 10), "within the line")
+	slow := run(5, 5, 5, 100)
+	require.NotEmpty(t, slow)
+	for _, e := range slow {
+		require.Contains(t, e, "ejected D", "a fast upstream is never ejected")
+	}
+}
+
+// G7: hostile inputs are refused by type or clamped, and nothing breaks.
+func TestG7HostileInputs(t *testing.T) {
+	r := newRig(t, balancer.Config{Policy: balancer.PeakEWMA{}, WhenNone: balancer.FailFast}, equalNodes(3)...)
+	r.clk.Advance(time.Hour)
+	for _, d := range []time.Duration{-1, 1<<63 - 1, -1 << 63} {
+		for _, o := range []balancer.Outcome{balancer.Success, balancer.Failure, 200} {
+			r.acquire().Settle(balancer.Report{Outcome: o, Latency: d, Retry: 99})
+		}
+	}
+	r.clk.Set(time.Unix(0, 0)) // an hour back: no progress, no harm
+	r.picks(100)
+	for _, u := range r.pool.Snapshot().Upstreams {
+		require.GreaterOrEqual(t, u.Latency, time.Duration(0))
+		require.Zero(t, u.Inflight)
+	}
+	for _, cfg := range []balancer.Config{
+		{Breaker: breaker.Config{FailureRate: math.NaN()}},
+		{Budget: retrybudget.Config{PerRequest: math.Inf(-1)}},
+		{Outlier: outlier.Config{MaxEjectedPercent: 101}},
+		{Retry: balancer.Retry{Max: -1}},
+	} {
+		_, err := balancer.NewPool[node](cfg)
+		require.ErrorIs(t, err, balancer.ErrConfig)
+	}
+	_, err := balancer.NewPool(balancer.Config{}, nodes(1, -1)...)
+	require.ErrorIs(t, err, balancer.ErrConfig)
+	_, err = balancer.NewPool[*node](balancer.Config{}, nil)
+	require.ErrorIs(t, err, balancer.ErrConfig)
+	zero, err := balancer.NewPool[node](balancer.Config{})
+	require.NoError(t, err)
+	require.NotZero(t, zero.Seed())
+	_, err = balancer.RestorePool[node](balancer.Config{}, []byte{1, 2, 3})
+	require.ErrorIs(t, err, balancer.ErrState)
+}
+
+// eventLog is the hash of everything a drawn workload decided: picks and events.
+func eventLog(t *testing.T, p balancer.Policy, seed uint64, ops int) string {
+	r := newRig(t, balancer.Config{
+		Policy: p, Seed: seed | 1,
+		Breaker: breaker.Config{FailureRate: 0.5, MinCalls: 10, OpenFor: time.Second, OpenGrowth: 2, OpenJitter: 0.3},
+		Outlier: outlier.Config{Consecutive: 3, Base: 700 * time.Millisecond, Jitter: 300 * time.Millisecond},
+	}, nodes(1, 3, 2, 1, 5, 4, 2)...)
+	h := sha256.New()
+	churn(t, r, &dice{seed: seed}, ops, func(_ balancer.Snapshot, l balancer.Lease[node]) {
+		fmt.Fprintln(h, l.Request(), l.Upstream().id, l.Fallback())
+	})
+	for _, e := range r.log {
+		fmt.Fprintln(h, e)
+	}
+	h.Write(r.pool.Save())
+	return fmt.Sprintf("%x", h.Sum(nil)[:8])
+}
+
+// G14: the same seed gives the same picks, events and state, another seed others;
+// and under the fixed seed they are the same on every architecture, for ever
+// within a version of the saved state.
+func TestG14ReplayGolden(t *testing.T) {
+	seed, _ := seedOf(t, 7)
+	for name, p := range policies() {
+		first := eventLog(t, p, seed, opsOf(t, 3000))
+		require.Equal(t, first, eventLog(t, p, seed, opsOf(t, 3000)), name)
+		require.NotEqual(t, first, eventLog(t, p, seed+2, opsOf(t, 3000)), name)
+	}
+}
+
+// G15: grants stay within cap + deposits + refill * elapsed, whatever the order.
+func TestG15BudgetBound(t *testing.T) {
+	seed, _ := seedOf(t, 7)
+	for i, cfg := range []retrybudget.Config{
+		{}, retrybudget.Finagle(), retrybudget.Echofront(), retrybudget.Ferron(),
+		{Capacity: 10, PerRequest: 0.2, PerSuccess: 0.1, PerSecond: 3},
+	} {
+		d := &dice{seed: seed + uint64(i)}
+		b := retrybudget.NewCore(cfg)
+		now, grants, requests, successes := int64(0), 0, 0, 0
+		for range opsOf(t, 3000) {
+			switch d.below(5) {
+			case 0:
+				now += int64(d.below(300)) * int64(time.Millisecond)
+			case 1:
+				b.Request(now)
+				requests++
+			case 2:
+				b.Success(now)
+				successes++
+			default:
+				if b.Withdraw(now) {
+					grants++
+				}
+			}
+			// The loosest reading of any of the configurations above: at most 100
+			// tokens at once, a token a request, a token a success, ten a second.
+			bound := 100 + requests + successes + 10*int(now/int64(time.Second)+1)
+			require.LessOrEqual(t, grants, bound)
+			require.GreaterOrEqual(t, b.Balance(now), 0.0)
+		}
+	}
+	// Exactly, for the one with round numbers: 10 + 0.2 a request, nothing else.
+	d := &dice{seed: seed}
+	b := retrybudget.NewCore(retrybudget.Echofront())
+	grants, requests := 0, 0
+	for range opsOf(t, 3000) {
+		if d.below(2) == 0 {
+			b.Request(0)
+			requests++
+		} else if b.Withdraw(0) {
+			grants++
+		}
+		require.LessOrEqual(t, grants*5, 50+requests)
+	}
+}
+
+// G16: attempts are first attempts and retries, every attempt has one end, and
+// in-flight counts return to zero - panics and cancels included.
+func TestG16Conservation(t *testing.T) {
+	seed, _ := seedOf(t, 7)
+	d := &dice{seed: seed}
+	trips := 0
+	r := newRig(t, balancer.Config{
+		Seed: seed | 1, Retry: balancer.Retry{Max: 3, OnFailure: true}, Budget: retrybudget.Config{Off: true},
+		Breaker: breaker.Config{ConsecutiveFailures: 4, OpenFor: 50 * time.Millisecond},
+		Outlier: outlier.Config{Consecutive: 6, Base: 20 * time.Millisecond},
+	}, equalNodes(5)...)
+	calls := 0
+	for range opsOf(t, 3000) {
+		ctx, cancel := context.WithCancel(context.Background())
+		func() {
+			defer func() { _ = recover() }()
+			_ = r.pool.Do(ctx, balancer.Request{}, func(context.Context, node) error {
+				calls++
+				r.clk.Advance(time.Duration(d.below(3)) * time.Millisecond)
+				switch d.below(10) {
+				case 0:
+					cancel()
+					return ctx.Err()
+				case 1:
+					panic("drawn")
+				case 2, 3:
+					return balancer.WithOutcome(errors.New("drawn"), balancer.Failure)
+				case 4:
+					return io.ErrUnexpectedEOF
+				}
+				return nil
+			})
+		}()
+		cancel()
+	}
+	s := r.pool.Snapshot()
+	for _, e := range r.log {
+		if strings.Contains(e, " opened ") {
+			trips++
+		}
+	}
+	require.EqualValues(t, calls, s.Totals.Attempts)
+	require.EqualValues(t, s.Totals.Attempts, s.Totals.Requests-s.Totals.Refused+s.Totals.Retries)
+	require.EqualValues(t, s.Totals.Attempts, s.Totals.Successes+s.Totals.Failures+s.Totals.Ignored)
+	require.Equal(t, s.Totals.Granted, s.Totals.Retries)
+	require.EqualValues(t, trips, s.Totals.Trips, "counted and told alike")
+	require.Zero(t, s.Totals.Inflight)
+	for _, u := range s.Upstreams {
+		require.Zero(t, u.Inflight)
+		require.Zero(t, u.Oldest)
+	}
+	// Nobody is left on trial: after the longest wait everyone is back.
+	r.clk.Advance(time.Hour)
+	r.pool.Poll()
+	for _, u := range r.pool.Snapshot().Upstreams {
+		require.True(t, u.Selectable, "%+v", u)
+	}
+}
+
+// The stress run: many members, long streams of operations, many goroutines.
+func TestStress(t *testing.T) {
+	seed, _ := seedOf(t, 7)
+	for name, p := range policies() {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
+			last := uint64(0)
+			pool, err := balancer.NewPool(balancer.Config{
+				Policy: p, Seed: seed | 1, Retry: balancer.Retry{OnFailure: true},
+				Breaker: breaker.Config{ConsecutiveFailures: 4, OpenFor: time.Millisecond},
+				Outlier: outlier.Config{Consecutive: 3, Base: time.Millisecond},
+				OnEvent: func(e balancer.Event) {
+					mu.Lock()
+					defer mu.Unlock()
+					if e.Seq != last+1 {
+						t.Errorf("event %d after %d", e.Seq, last)
+					}
+					last = e.Seq
+				},
+			}, equalNodes(12)...)
+			require.NoError(t, err)
+			var wg sync.WaitGroup
+			ops := opsOf(t, 2000)
+			for g := range 8 {
+				wg.Go(func() {
+					d := &dice{seed: seed + uint64(g)}
+					for range ops / 8 {
+						switch d.below(40) {
+						case 0:
+							_ = pool.Update(equalNodes(10 + d.below(3))...)
+						case 1:
+							_ = pool.SetHealth("B", d.below(2) == 0, "")
+						case 2:
+							_ = pool.Snapshot()
+						case 3:
+							_ = pool.Save()
+						default:
+							_ = pool.Do(context.Background(), balancer.Request{}, func(context.Context, node) error {
+								if d.below(3) == 0 {
+									return io.ErrUnexpectedEOF
+								}
+								return nil
+							})
+						}
+					}
+				})
+			}
+			wg.Wait()
+			s := pool.Snapshot()
+			require.Zero(t, s.Totals.Inflight)
+			require.Zero(t, s.Totals.BadPicks)
+			require.Zero(t, s.Totals.HookPanics)
+			require.EqualValues(t, s.Totals.Attempts, s.Totals.Successes+s.Totals.Failures+s.Totals.Ignored)
+		})
+	}
+}
+
+// No hot path allocates.
+func TestGateAllocations(t *testing.T) {
+	none := func(name string, f func()) {
+		t.Helper()
+		f()
+		require.Zero(t, testing.AllocsPerRun(200, f), name)
+	}
+	now := int64(0)
+	b := breaker.NewCore(breaker.Config{ConsecutiveFailures: 5, FailureRate: 0.5, WindowFailures: 5}, 1)
+	none("breaker Allow+Done", func() {
+		now += 1000
+		ticket, _ := b.Allow(now)
+		b.Done(now, ticket, true)
+	})
+	b.Trip(now, 1<<40)
+	none("breaker reject", func() { b.Allow(now) })
+	locked := breaker.New(breaker.Config{})
+	epoch := time.Unix(0, 0)
+	none("breaker.Breaker Allow+Done", func() {
+		permit, _ := locked.Allow(epoch)
+		permit.Done(epoch, true)
+	})
+	detector, host := outlier.NewCore(outlier.Config{}, 1), &outlier.Host{}
+	detector.Add(0, host, 1)
+	none("outlier Record", func() { detector.Record(now, host, now, outlier.Success, 5) })
+	average := ewma.NewCore(ewma.Config{Peak: true})
+	none("ewma Observe+Value", func() {
+		now += 1000
+		average.Observe(now, 5)
+		average.Value(now)
+	})
+	budget := retrybudget.NewCore(retrybudget.Config{})
+	none("budget", func() {
+		now += 1000
+		budget.Request(now)
+		budget.Success(now)
+		budget.Withdraw(now)
+	})
+	ring, err := hashring.NewRing(hashring.RingConfig{}, []hashring.Member{{ID: "a", Weight: 1}, {ID: "b", Weight: 1}})
+	require.NoError(t, err)
+	none("ring Lookup", func() { ring.Lookup(hashring.Key("some key")) })
+	for name, p := range policies() {
+		for _, n := range []int{3, 100} {
+			r := newRig(t, balancer.Config{Policy: p}, equalNodes(n)...)
+			req := balancer.Request{Key: balancer.HashKey(42)}
+			none("Pool "+name, func() {
+				l, _ := r.pool.Acquire(req)
+				l.Answered()
+				l.Release(balancer.Success)
+			})
+			none("Try "+name, func() {
+				try := r.pool.Start(req)
+				try.Next()
+				try.Done(balancer.Report{Outcome: balancer.Success})
+				try.Next()
+			})
+		}
+		down := newRig(t, balancer.Config{Policy: p}, equalNodes(1)...)
+		require.NoError(t, down.pool.SetHealth("A", false, ""))
+		none("refused "+name, func() { _, _ = down.pool.Acquire(balancer.Request{}) })
+	}
 }

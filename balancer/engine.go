@@ -117,13 +117,14 @@ func (e *engine) advance(now int64) int64 {
 
 // runDue applies the changes due by now, in the order of (due, host).
 func (e *engine) runDue(now int64) {
-	for e.due <= now {
+	// The end of the timeline is itself never reached.
+	for e.due <= now && e.due != never {
 		at, mark := e.due, len(e.queue)
 		if e.outliers.NextChange() <= at {
 			e.outliers.Poll(at)
 			e.drainOutlier()
 		}
-		for e.changes.next() <= at {
+		for len(e.changes) > 0 && e.changes[0].due <= at {
 			h := e.changes[0]
 			h.breaker.Poll(at)
 			e.drainBreaker(h)
