@@ -52,7 +52,7 @@ func (k EventKind) String() string {
 type Event struct {
 	Seq      uint64    // 1 for the Pool's first event, then without gaps
 	At       time.Time // when it happened; a change made by time alone has its due time
-	Kind     EventKind
+	Kind     EventKind // what happened
 	Upstream string    // the id
 	Until    time.Time // for UpstreamEjected and BreakerOpened: when it ends; else zero
 	Rule     string    // which rule or detector decided, or the reason given to SetHealth

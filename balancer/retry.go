@@ -25,7 +25,7 @@ const (
 
 // Step is one decision of a Try.
 type Step[U Upstream] struct {
-	Kind  StepKind
+	Kind  StepKind      // which of the fields below counts
 	Lease Lease[U]      // for StepSend
 	Wait  time.Duration // for StepWait, and positive
 	End   End           // for StepEnd

@@ -11,9 +11,9 @@ type Totals struct {
 	Requests  uint64 // begun, by Acquire or the first Next of a Try
 	Attempts  uint64 // leases given out
 	Inflight  uint64 // leases not released
-	Successes uint64 // attempts, by outcome
-	Failures  uint64
-	Ignored   uint64
+	Successes uint64 // attempts that ended as Success
+	Failures  uint64 // as Failure or TransportFailure
+	Ignored   uint64 // as Ignored
 	Refused   uint64 // picks that found nothing
 	Retries   uint64 // attempts after a request's first
 	Failovers uint64 // retries that went to another upstream
@@ -30,20 +30,20 @@ type Totals struct {
 
 // Snapshot is the state of a Pool at one instant.
 type Snapshot struct {
-	At        time.Time
-	Policy    string
-	Seed      uint64
-	Totals    Totals
-	Tokens    float64 // what the retry budget holds
-	Fallback  bool    // nothing is selectable, and ejections are being ignored
-	Upstreams []Status
+	At        time.Time // the instant
+	Policy    string    // name of the policy
+	Seed      uint64    // of every draw
+	Totals    Totals    // counts since the Pool was made
+	Tokens    float64   // what the retry budget holds
+	Fallback  bool      // nothing is selectable, and ejections are being ignored
+	Upstreams []Status  // in the order of the latest Update
 }
 
 // Status is the state of one upstream.
 type Status struct {
-	ID       string
-	Weight   int
-	Priority int
+	ID       string // as the Upstream says
+	Weight   int    // 0 for no traffic
+	Priority int    // its tier
 
 	// Selectable says whether the next pick may choose it. If not, Why has the
 	// reasons and Returns when time alone will end the last of those that time
@@ -52,20 +52,20 @@ type Status struct {
 	Why        []string
 	Returns    time.Time
 
-	Healthy  bool
-	Note     string // reason of the latest SetHealth
-	Ejected  bool
-	Breaker  breaker.State
-	Inflight int
+	Healthy  bool          // the bit that SetHealth sets
+	Note     string        // reason of the latest SetHealth
+	Ejected  bool          // by the outlier detector
+	Breaker  breaker.State // as it is at the Snapshot's instant
+	Inflight int           // leases not released
 	Oldest   time.Duration // age of the oldest call without an answer
 
 	Latency  time.Duration // decayed estimate
 	Measured bool          // Latency was measured at all
 
 	Served    uint64 // attempts with an outcome other than Ignored
-	Failures  uint64
-	Ejections int
-	Trips     uint64
+	Failures  uint64 // those of them that failed
+	Ejections int    // how often it was ejected
+	Trips     uint64 // how often its breaker opened
 }
 
 // Snapshot describes the Pool at the clock's time. It is a read: it changes

@@ -205,15 +205,15 @@ func (u *Upstream) Probes() int {
 
 // Hop is one attempt of a Trail.
 type Hop struct {
-	Upstream string
-	Step     Step
+	Upstream string // id
+	Step     Step   // what it answered
 }
 
 // Trail is what one request went through.
 type Trail struct {
-	Hops []Hop
-	End  balancer.End
-	Err  error // why there was no attempt
+	Hops []Hop        // its attempts, in order
+	End  balancer.End // why there were no more
+	Err  error        // why there was no attempt
 }
 
 // Send drives one request through the Pool against scripted upstreams. All its
