@@ -167,7 +167,7 @@ func TestLapse(t *testing.T) {
 // TestDripStopsAtTheTop: what drips beyond a full bucket is gone, to the last
 // part of a billionth.
 func TestDripStopsAtTheTop(t *testing.T) {
-	const period = 3_000_000_004 // the nanoseconds in which 0.333333333/s make one
+	const period = int64(3_000_000_004) // the nanoseconds in which 0.333333333/s make one
 	c := retrybudget.NewCore(retrybudget.Config{Capacity: 1, PerSuccess: -1, PerSecond: 1.0 / 3})
 	require.True(t, c.Withdraw(0))
 	for now := int64(0); now < 10*period; now += period {
@@ -183,7 +183,7 @@ func TestDripStopsAtTheTop(t *testing.T) {
 	c.Success(1)
 	require.True(t, c.Withdraw(1))
 	at, _ := c.NextGrant(1)
-	require.EqualValues(t, 1+period, at)
+	require.Equal(t, 1+period, at)
 }
 
 // TestEdgesOfTime goes from one end of the timeline to the other.
