@@ -21,9 +21,9 @@ func Cost() func(h uint64) uint64 { return newLogTable().cost }
 // Arcs returns the exact share of the key space that each member owns.
 func (r *Ring) Arcs() []float64 {
 	arcs := make([]float64, r.Len())
-	for i, p := range r.points[:r.size] {
-		prev := r.points[(i+r.size-1)%r.size].hash
-		arcs[p.owner] += float64(p.hash-prev) / (1 << 64)
+	for i, h := range r.hashes {
+		prev := r.hashes[(i+len(r.hashes)-1)%len(r.hashes)]
+		arcs[r.owner(i)] += float64(h-prev) / (1 << 64)
 	}
 	return arcs
 }

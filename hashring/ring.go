@@ -39,7 +39,7 @@ type RingConfig struct {
 	// one halving and the next, and at any other change of the members only
 	// the keys of the changed ones move. A ring of more members than MaxPoints
 	// has one point each.
-	// If zero, 2097152 (about 35 MB). Negative values and values above
+	// If zero, 2097152 (38 MB). Negative values and values above
 	// 67108864 are rejected.
 	MaxPoints int
 
@@ -84,27 +84,37 @@ type Ring struct {
 	roster
 	salt salt
 
-	// points is sorted by hash, then id. It is followed by two more copies of
-	// the first point, placed at the end of the hash space: what comes after
-	// the last point is found without a test for the end.
-	points []point
-	size   int // points, without the two
+	// points has one word for each point, in the order of hash, then id: the
+	// high bits of its hash and, in the ownerBits low ones, its member. Copies
+	// of the first point follow at the end of the hash space, so that what
+	// comes after the last point is found without a test for the end.
+	points []uint64
+
+	// hashes has the whole hash of each point. Only a key that agrees with a
+	// point in all its high bits comes here, one lookup in millions: half the
+	// memory stays out of the cache.
+	hashes []uint64
 
 	// index[b] is the first point whose high bits are at least b, for each
-	// value of the 64-shift high bits and one beyond. With at most one point
-	// per bucket on average, a lookup is a load here and another there.
+	// value of the 64-shift high bits and one beyond. With one or two points
+	// per bucket, a lookup is a load here and another there.
 	index []uint32
 	shift uint
 }
 
-// point is a position on the ring.
+const (
+	ownerBits = 24
+	ownerMask = 1<<ownerBits - 1
+	guards    = 3 // copies of the first point
+)
+
+// point is a position on the ring under construction.
 type point struct {
 	hash  uint64
 	owner int32
 }
 
-// guards is the number of copies behind the last point.
-const guards = 2
+func (p point) packed() uint64 { return p.hash&^ownerMask | uint64(p.owner) }
 
 // NewRing builds a ring in time linear in its points (2 ms for 1000 members of
 // weight 1). It returns an error that wraps [ErrConfig] or [ErrMembers] if cfg
@@ -188,7 +198,7 @@ func (r *Ring) fill(pts []point) {
 		return
 	}
 	// At least two buckets, so that shift stays below 64.
-	width := max(1, bits.Len(uint(len(pts)-1)))
+	width := max(1, bits.Len(uint(len(pts)-1))-1)
 	r.shift = uint(64 - width)
 	r.index = make([]uint32, 1<<width+1)
 
@@ -201,21 +211,26 @@ func (r *Ring) fill(pts []point) {
 		r.index[b] += r.index[b-1]
 	}
 	// Filling in moves the start of every bucket up to its end.
-	r.points = make([]point, len(pts), len(pts)+guards)
+	sorted := make([]point, len(pts))
 	for _, p := range pts {
 		b := p.hash >> r.shift
-		r.points[r.index[b]] = p
+		sorted[r.index[b]] = p
 		r.index[b]++
 	}
 	// So index[b] is now the start of bucket b+1.
 	copy(r.index[1:], r.index)
 	r.index[0] = 0
 	for b := range len(r.index) - 1 {
-		sortPoints(r.points[r.index[b]:r.index[b+1]])
+		sortPoints(sorted[r.index[b]:r.index[b+1]])
 	}
-	r.size = len(pts)
+	r.hashes = make([]uint64, len(sorted))
+	r.points = make([]uint64, len(sorted), len(sorted)+guards)
+	for i, p := range sorted {
+		r.hashes[i], r.points[i] = p.hash, p.packed()
+	}
+	end := point{1<<64 - 1, sorted[0].owner}
 	for range guards {
-		r.points = append(r.points, point{1<<64 - 1, r.points[0].owner})
+		r.points = append(r.points, end.packed())
 	}
 }
 
@@ -235,7 +250,7 @@ func sortPoints(pts []point) {
 
 // Points returns the number of points on the ring. It is safe for concurrent
 // use.
-func (r *Ring) Points() int { return r.size }
+func (r *Ring) Points() int { return len(r.hashes) }
 
 // Lookup returns the member that owns key, or -1 if no member has a positive
 // weight. The key must be well mixed, as those of [Key] and [KeyUint64] are.
@@ -243,38 +258,58 @@ func (r *Ring) Points() int { return r.size }
 // It takes O(1) time on average, does not allocate, and is safe for concurrent
 // use.
 func (r *Ring) Lookup(key uint64) int {
-	if r.size == 0 {
+	if len(r.hashes) == 0 {
 		return -1
 	}
-	return int(r.points[r.search(key)].owner)
+	return r.owner(r.search(key))
 }
+
+// owner returns the member at a point or guard.
+func (r *Ring) owner(i int) int { return int(r.points[i] & ownerMask) }
 
 // search returns the first point at or after key, possibly a guard. The ring
 // has points.
 func (r *Ring) search(key uint64) int {
 	key = r.salt.position(key)
-	b := key >> r.shift
-	i := int(r.index[b])
-	// The points before i are below key. Two steps without a branch cover all
-	// but a few per cent of keys; the guards make them safe.
-	p := r.points[i : i+2]
-	past := p[1].hash < key
-	if p[0].hash < key {
+	high := key &^ ownerMask
+	i := int(r.index[key>>r.shift])
+	// The points before i are below key. Whether a point is below can be told
+	// from the packed words: an owner in the low bits does not reach high.
+	// Three steps without a branch cover nearly all keys.
+	p := r.points[i : i+3]
+	past := p[2] < high
+	if p[0] < high {
 		i++
 	}
-	if !past {
-		return i
+	if p[1] < high {
+		i++
 	}
-	i++
-	// The answer is in this bucket or first in the next one.
+	if past {
+		i = r.searchOn(key, i+1)
+	}
+	if r.points[i]^high <= ownerMask {
+		// Equal as far as packed: the whole hashes decide, in this bucket.
+		i += firstAtLeast(r.hashes[i:r.index[key>>r.shift+1]], key)
+	}
+	return i
+}
+
+// searchOn continues a search behind the first points of a bucket.
+func (r *Ring) searchOn(key uint64, i int) int {
+	high := key &^ ownerMask
 	for end := i + 8; i < end; i++ {
-		if r.points[i].hash >= key {
+		if r.points[i] >= high {
 			return i
 		}
 	}
 	// Only ids chosen for the purpose crowd a bucket like this.
-	rest := r.points[i:r.index[b+1]]
-	return i + sort.Search(len(rest), func(j int) bool { return rest[j].hash >= key })
+	return i + firstAtLeast(r.points[i:r.index[key>>r.shift+1]], high)
+}
+
+// firstAtLeast returns the index of the first of the sorted words that is not
+// below x, or len(words).
+func firstAtLeast(words []uint64, x uint64) int {
+	return sort.Search(len(words), func(i int) bool { return words[i] >= x })
 }
 
 // Walk returns the owners of key in ring order, one per point, for one lap.
@@ -284,10 +319,10 @@ func (r *Ring) search(key uint64) int {
 // It takes O(1) time on average, does not allocate, and is safe for concurrent
 // use.
 func (r *Ring) Walk(key uint64) Walk {
-	if r.size == 0 {
+	if len(r.hashes) == 0 {
 		return Walk{}
 	}
-	return Walk{ring: r, pos: r.search(key), left: r.size}
+	return Walk{ring: r, pos: r.search(key), left: len(r.hashes)}
 }
 
 // Owners returns the first n distinct owners of key in the order of
