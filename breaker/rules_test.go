@@ -337,3 +337,39 @@ func TestTrialIsALease(t *testing.T) {
 	require.EqualValues(t, 2, x.c.Stats().HalfOpenLost)
 	require.Equal(t, breaker.Counts{Passes: 1}, x.c.Counts(23*s))
 }
+
+// An owner that never asks for changes does not collect them for ever.
+func TestChangesAreBounded(t *testing.T) {
+	x := newScript(t, breaker.Config{})
+	for i := range int64(1500) {
+		x.c.Force(i, breaker.State(1-i%2))
+	}
+	require.EqualValues(t, 1500-1024, x.c.Stats().Dropped)
+	all := x.changes()
+	require.Len(t, all, 1024)
+	require.EqualValues(t, 1500-1024, all[0].At)
+	require.EqualValues(t, 1499, all[1023].At)
+}
+
+func TestIdle(t *testing.T) {
+	off := newScript(t, breaker.Config{Off: true})
+	require.True(t, off.c.Idle(0))
+	x := newScript(t, breaker.Config{ConsecutiveFailures: 2, FailureRate: 1, Window: 10 * time.Second, FlapTransitions: 3, FlapWindow: time.Minute})
+	require.True(t, x.c.Idle(0))
+	x.call(0, true)
+	require.False(t, x.c.Idle(0), "a result in the window")
+	require.True(t, x.c.Idle(10*s))
+	x.call(20*s, false)
+	require.False(t, x.c.Idle(1e6*s), "a run of failures has no window")
+	x.call(20*s, false)
+	require.False(t, x.c.Idle(1e6*s), "open")
+	x.call(30*s, true)
+	x.changes()
+	require.False(t, x.c.Idle(90*s-1), "transitions in the flap window")
+	require.False(t, x.c.Idle(90*s), "the end of flapping is not reported yet")
+	x.c.Poll(90 * s)
+	x.changes()
+	require.True(t, x.c.Idle(90*s))
+	x.c.Force(200*s, breaker.Closed)
+	require.False(t, x.c.Idle(1e6*s), "forced")
+}

@@ -246,3 +246,21 @@ func TestBreakerIsSavedAndRestored(t *testing.T) {
 	pass(t, b, sec(1006))
 	require.Equal(t, []time.Time{sec(1006), sec(1006)}, got)
 }
+
+// Instants that would leave the range on the other time line saturate.
+func TestRestoreSaturates(t *testing.T) {
+	x := newScript(t, breaker.Config{ConsecutiveFailures: 1, OpenFor: 100})
+	tk := x.allow(0)
+	x.call(0, false)
+	saved := x.c.AppendState(nil, 0)
+	ticket := tk.AppendState(nil, 10)
+
+	y := newScript(t, breaker.Config{ConsecutiveFailures: 1, OpenFor: 100})
+	_, err := y.c.RestoreState(saved, math.MaxInt64-50)
+	require.NoError(t, err)
+	require.EqualValues(t, math.MaxInt64, y.c.NextChange())
+	y.refused(math.MaxInt64, breaker.Opened)
+	_, err = tk.RestoreState(ticket, math.MinInt64+5)
+	require.NoError(t, err)
+	require.EqualValues(t, math.MinInt64, tk.At())
+}
