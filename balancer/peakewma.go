@@ -11,7 +11,7 @@ import (
 // PeakEWMA draws two distinct usable hosts and picks the one with the lower
 // cost per unit of weight, where
 //
-//	cost = latency * (in-flight + 1)
+//	cost = (latency + share of failures * Config.FailurePenalty) * (in-flight + 1)
 //
 // and latency is the host's peak-sensitive moving average (Finagle's PeakEwma,
 // com.twitter.finagle.loadbalancer.p2c): a slower answer counts at once, a
@@ -20,7 +20,8 @@ import (
 //
 //   - A call that has not been answered yet is evidence: the age of the oldest
 //     one is a lower bound of the latency, so a host that hangs is left at once.
-//   - A failure never looks fast: it counts as Config.FailurePenalty at least.
+//   - A failure never looks fast: it costs Config.FailurePenalty, by its share of
+//     the answers, and never lowers the latency.
 //   - A host without a measurement costs next to nothing while it is idle and
 //     more than any measured one while a call is out, so it is tried by one
 //     request at a time. The same holds for a host whose average has faded: the
@@ -28,9 +29,9 @@ import (
 //
 // The zero value is the default policy of a Pool. Safe for concurrent use.
 type PeakEWMA struct {
-	// ActivePenalty makes the cost latency + in-flight * ActivePenalty instead,
-	// as Ferron does (500 ms there). If zero, the cost is the product above.
-	// Negative is an error.
+	// ActivePenalty makes the cost what is in the parentheses plus in-flight *
+	// ActivePenalty instead, as Ferron does (500 ms there). If zero, the cost is
+	// the product above. Negative is an error.
 	ActivePenalty time.Duration
 
 	// Unmeasured is the latency that a host without a measurement is taken to
@@ -101,7 +102,7 @@ func (p *peakEWMA) Pick(c Call) int {
 }
 
 // scaled is h's cost times a weight. The cost is positive and grows strictly
-// with the in-flight count: it has 63 bits of latency and 32 of in-flight, and a
+// with the in-flight count: it has 64 bits of latency and 32 of in-flight, and a
 // weight 21, so that the product is exact.
 func (p *peakEWMA) scaled(h *host, weight int32, now int64) (hi, lo uint64) {
 	latency, known := p.latency(h, now)
@@ -116,8 +117,8 @@ func (p *peakEWMA) scaled(h *host, weight int32, now int64) (hi, lo uint64) {
 	return hi, lo
 }
 
-// latency is what h's next answer is expected to take, at least 1, and whether
-// there is any ground for it.
+// latency is what h's next answer is expected to take, or to cost if it is a
+// failure, at least 1, and whether there is any ground for the time.
 func (p *peakEWMA) latency(h *host, now int64) (_ uint64, known bool) {
 	idle := h.inflight == 0
 	d, known := h.latency.Last()
@@ -137,5 +138,5 @@ func (p *peakEWMA) latency(h *host, now int64) (_ uint64, known bool) {
 			d = unknown
 		}
 	}
-	return uint64(max(1, d, h.waiting(now))), known
+	return uint64(max(1, d, h.waiting(now))) + uint64(h.failCost(now, p.v.penalty)), known
 }
