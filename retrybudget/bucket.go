@@ -100,10 +100,11 @@ func (b *bucket) take(s *settings, n int64) {
 	in, out := &b.in[b.head], &b.out[b.head]
 	*out += n
 	// Entries of one slot expire together, so they cancel. Doing so when they
-	// are huge keeps ten slots of them below MaxInt64.
+	// are huge keeps ten slots of them below MaxInt64; half of them stay, which
+	// is more than any one withdrawal that may yet be given back.
 	if m := min(*in, *out); m > 1<<58 {
-		*in -= m
-		*out -= m
+		*in -= m / 2
+		*out -= m / 2
 	}
 }
 
@@ -161,9 +162,10 @@ func (b *bucket) next(s *settings, now int64) (int64, bool) {
 	return math.MaxInt64, true
 }
 
-// after returns t+d, and whether it is on the timeline.
+// after returns t+d, and whether it is on the timeline, the last instant of
+// which stands for everything beyond.
 func after(t int64, d uint64) (int64, bool) {
-	if d > uint64(math.MaxInt64)-uint64(t) {
+	if d >= uint64(math.MaxInt64)-uint64(t) {
 		return 0, false
 	}
 	return int64(uint64(t) + d), true

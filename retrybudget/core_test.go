@@ -1,6 +1,7 @@
 package retrybudget_test
 
 import (
+	"encoding/binary"
 	"math"
 	"testing"
 	"time"
@@ -212,6 +213,50 @@ func TestEdgesOfTime(t *testing.T) {
 	require.False(t, b.Withdraw(first.Add(-time.Hour)), "an earlier now is the latest")
 	require.Equal(t, 10.0, b.Balance(first.AddDate(1000, 0, 0)))
 	require.True(t, b.Withdraw(first.AddDate(1000, 0, 0)))
+}
+
+// TestLargest drives the sums to where their products have 128 bits and where
+// ten slots would no longer fit in 64.
+func TestLargest(t *testing.T) {
+	t.Run("drip", func(t *testing.T) {
+		c := retrybudget.NewCore(retrybudget.Config{Capacity: 1, PerSecond: 1e8})
+		require.True(t, c.Withdraw(0))
+		require.Equal(t, 1.0, c.Balance(184_467_440_738)) // 1e17 x that is just over 1e9 x 2^64
+	})
+	t.Run("wait", func(t *testing.T) {
+		c := retrybudget.NewCore(retrybudget.Config{Capacity: 20, Initial: -1, Cost: 18.5, PerSecond: 1e-9})
+		require.False(t, c.Withdraw(0))
+		at, ok := c.NextGrant(0)
+		require.True(t, ok)
+		require.EqualValues(t, math.MaxInt64, at)
+		require.Equal(t, time.Hour, c.RetryAfter(0))
+	})
+	t.Run("share", func(t *testing.T) {
+		c := retrybudget.NewCore(retrybudget.Config{Capacity: -1, Share: retrybudget.Share{Rate: 1000, Window: -1}})
+		state := []byte{1, 5, 0, 0, 0, 0, 0, 0, 0}
+		state = binary.AppendUvarint(state, 18_446_744_073_709_552) // 1e12 x that is just over 1e9 x 2^64
+		_, err := c.RestoreState(append(state, 0), 0)
+		require.NoError(t, err)
+		require.True(t, c.Withdraw(0))
+	})
+	t.Run("slots", func(t *testing.T) {
+		cfg := retrybudget.Config{Capacity: 1e8, Initial: 1e8, Cost: 1e8, PerRequest: 1e8, PerSecond: -1, TTL: 10 * time.Second}
+		c := retrybudget.NewCore(cfg)
+		for now := range int64(20) {
+			for range 100 {
+				require.True(t, c.Withdraw(now*sec))
+				require.False(t, c.Withdraw(now*sec))
+				c.Refund(now * sec)
+				c.Withdraw(now * sec)
+				c.Request(now * sec)
+				require.Equal(t, 1e8, c.Balance(now*sec))
+			}
+			again := retrybudget.NewCore(cfg)
+			_, err := again.RestoreState(c.AppendState(nil, now*sec), now*sec)
+			require.NoError(t, err)
+			require.Equal(t, 1e8, again.Balance(now*sec))
+		}
+	})
 }
 
 // TestDripIsExact: looking often or seldom, moving at once or in steps, yields
