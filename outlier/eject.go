@@ -1,7 +1,5 @@
 package outlier
 
-import "math"
-
 // verdict acts on the finding of rule that h is an outlier: it spares the host
 // where a cap says so, lets it pass where enforcement says so, else ejects it.
 func (c *Core) verdict(at int64, h *Host, rule Rule, seen, limit int64) {
@@ -67,6 +65,24 @@ func (c *Core) unenforced(at int64, h *Host, rule Rule, seen, limit int64) {
 		Kind: WouldEject, Rule: rule, Cause: CauseUnenforced,
 		Until: addSat(at, c.term(h, count)), Count: int(count), Seen: seen, Limit: limit,
 	})
+}
+
+// Count returns the factor of h's ejection while it is out, else what
+// forgiveness has left of it at now: the next ejection lasts Base times one
+// more. It is a pure read.
+func (c *Core) Count(now int64, h *Host) int {
+	return int(c.countAt(max(now, c.latest), h))
+}
+
+func (c *Core) countAt(now int64, h *Host) int32 {
+	since := h.since
+	if h.flags&out != 0 {
+		since = h.until // not forgiven before it ends
+	}
+	if h.count == 0 || c.set.forgive < 0 || now < since {
+		return h.count
+	}
+	return int32(max(0, int64(h.count)-subSat(now, since)/c.set.forgive))
 }
 
 // nextCount returns the factor of an ejection of h that begins at at.
@@ -147,18 +163,6 @@ func (c *Core) restore(at int64, h *Host, cause Cause) {
 	c.report(at, h, Change{Kind: kind, Rule: h.rule, Cause: cause, Until: at, Count: int(h.count)})
 }
 
-// step makes one step of the ramp of h.
-func (c *Core) step(at int64, h *Host) {
-	h.weight = c.set.grow(h.weight)
-	if h.weight < 1000 && at < math.MaxInt64 {
-		c.plan.set(h, addSat(at, c.set.rampStep))
-	} else {
-		h.weight = 1000
-		h.flags &^= ramping
-	}
-	c.report(at, h, Change{Kind: Stepped, Until: at})
-}
-
 // report queues a change of h at the time at.
 func (c *Core) report(at int64, h *Host, ch Change) {
 	ch.Host, ch.At = h, at
@@ -221,14 +225,6 @@ func (c *Core) Forget(now int64) {
 	}
 	c.dirty = false
 	c.replan()
-}
-
-// fullWeight ends the ramp of h.
-func (c *Core) fullWeight(now int64, h *Host) {
-	c.plan.drop(h)
-	h.weight = 1000
-	h.flags &^= ramping
-	c.report(now, h, Change{Kind: Stepped, Cause: CauseForget, Until: now})
 }
 
 // Configure replaces the configuration from now on. It panics if cfg fails

@@ -31,11 +31,7 @@
 // for what is reported about verdicts that were not enforced.
 package outlier
 
-import (
-	"cmp"
-	"math"
-	"slices"
-)
+import "math"
 
 // An Outcome is the result of one call as far as it speaks for or against the
 // host. Results that do not - the caller gave up, the request was never sent,
@@ -55,74 +51,6 @@ const (
 	// TransportFailure: the host did not answer.
 	TransportFailure
 )
-
-// State bits of a Host.
-const (
-	member    = 1 << iota // added, not removed
-	usable                // can serve, but for ejection
-	out                   // ejected, in shadow mode as if
-	shadowed              // out only as if
-	probation             // next failure ejects
-	ramping               // weight below 1000, steps planned
-	slow                  // above the latency line since overAt
-	based                 // part of the latency baseline
-
-	knownFlags = 1<<iota - 1
-)
-
-// A Host is the detector's record of one host. The owner embeds it by value in
-// its own record of the host, sets Index, and passes its address to the Core;
-// it must not be copied or moved after Add, and belongs to one Core. The zero
-// value is ready for [Core.Add]. A Host is guarded by whatever guards its Core.
-type Host struct {
-	// Index orders changes that fall on one instant, and hosts that are equally
-	// bad. It belongs to the owner, who may rewrite it at any time and keeps it
-	// unique within the Core.
-	Index int
-
-	// What every result touches comes first.
-	since  int64 // last return; results of calls that began before do not count
-	flags  uint16
-	spared uint8 // rules whose refusal was reported, by bit
-	rule   Rule  // of the last ejection
-
-	streak, gateway, transport uint32 // failures in a row, by kind
-	good, bad                  uint32 // results of this interval
-
-	score          int64 // latency, in thousandths of a nanosecond
-	overAt         int64 // when the slow period began
-	samples, fresh uint32
-
-	key      uint64
-	until    int64   // end of the ejection
-	total    int64   // ejections ever
-	verdicts uint32  // numbers the draws
-	count    int32   // factor of the last ejection, before forgiveness
-	weight   int32   // thousandths, while in service
-	pos      int32   // in the agenda; -1: nothing planned
-	slot     int32   // in Core.hosts
-	med      int32   // place in the median; see median
-	owner    *Handle // of a Detector's hosts
-}
-
-// Ejected tells whether the host was out at the Core's latest input. For another
-// instant see [Core.EjectedAt].
-func (h *Host) Ejected() bool { return h.flags&(out|shadowed) == out }
-
-// Until returns the end of the ejection, in the nanoseconds of the Core's
-// timeline; it means nothing unless [Host.Ejected].
-func (h *Host) Until() int64 { return h.until }
-
-// Ejections returns how often the host was ejected since it was added; in
-// shadow mode, how often it would have been.
-func (h *Host) Ejections() int { return int(h.total) }
-
-// Streak returns the failures in a row so far.
-func (h *Host) Streak() int { return int(h.streak) }
-
-// Score returns the smoothed latency in thousandths of a nanosecond, and false
-// where nothing was measured yet.
-func (h *Host) Score() (milli int64, ok bool) { return h.score, h.samples > 0 }
 
 // A Core is the detector as a plain state machine on int64 nanoseconds of a
 // timeline that the owner chooses. Inputs move its latest time; an input with an
@@ -219,8 +147,9 @@ func (c *Core) Remove(now int64, h *Host) {
 
 // SetUsable says whether h can serve apart from ejection: false for a member
 // that is drained, disabled or down by active checks. Such members count neither
-// for the caps nor for any baseline, and are not ejected; an ejection that runs
-// goes on. A member starts usable. It costs O(log n) at most.
+// for the caps nor for any baseline, and are not ejected: their results are
+// counted, and the next failure after they can serve again may eject. An ejection
+// that runs goes on. A member starts usable. It costs O(log n) at most.
 func (c *Core) SetUsable(now int64, h *Host, can bool) {
 	c.advance(now)
 	if h.flags&member == 0 || can == (h.flags&usable != 0) {
@@ -346,15 +275,6 @@ func (c *Core) gridAfter(now int64) int64 {
 	return addSat(now, c.set.interval-int64(rest))
 }
 
-// Poll is an input without content: it makes the changes that have fallen due by
-// now.
-func (c *Core) Poll(now int64) { c.advance(now) }
-
-// NextChange returns when the next change by time alone falls due: the end of an
-// ejection, a step of a ramp, or a sweep with something to judge; MaxInt64 if
-// nothing is planned.
-func (c *Core) NextChange() int64 { return c.next }
-
 // Changed tells whether [Core.Pop] has something to return.
 func (c *Core) Changed() bool { return c.queue.head < len(c.queue.list) }
 
@@ -377,125 +297,4 @@ func (c *Core) Len() int { return len(c.hosts) }
 // that no input has made yet would find.
 func (c *Core) EjectedAt(now int64, h *Host) bool {
 	return h.Ejected() && max(now, c.latest) < h.until
-}
-
-// Weight returns the weight of h at now in thousandths: 0 while it is out, 1000
-// in full service, less on a ramp. It is a pure read. It costs O(1), times the
-// steps of a ramp that no input has made yet.
-func (c *Core) Weight(now int64, h *Host) int {
-	now = max(now, c.latest)
-	switch {
-	case c.EjectedAt(now, h):
-		return 0
-	case h.Ejected() && c.set.ret == Ramp:
-		return c.rampAt(now, c.set.rampFrom, addSat(h.until, c.set.rampStep))
-	case h.flags&ramping != 0:
-		return c.rampAt(now, h.weight, c.plan[h.pos].at)
-	}
-	return 1000
-}
-
-// rampAt follows a ramp at weight w, whose next step is due at step, to now.
-func (c *Core) rampAt(now int64, w int32, step int64) int {
-	for w < 1000 && step <= now {
-		w = c.set.grow(w)
-		if step == math.MaxInt64 {
-			break
-		}
-		step = addSat(step, c.set.rampStep)
-	}
-	return int(w)
-}
-
-// grow returns the weight one step after w.
-func (s *settings) grow(w int32) int32 {
-	return int32(min(1000, max(int64(w)+1, int64(w)*int64(s.rampGrowth)/1000)))
-}
-
-// Count returns the factor of h's ejection while it is out, else what
-// forgiveness has left of it at now: the next ejection lasts Base times one
-// more. It is a pure read.
-func (c *Core) Count(now int64, h *Host) int {
-	return int(c.countAt(max(now, c.latest), h))
-}
-
-func (c *Core) countAt(now int64, h *Host) int32 {
-	since := h.since
-	if h.flags&out != 0 {
-		since = h.until // not forgiven before it ends
-	}
-	if h.count == 0 || c.set.forgive < 0 || now < since {
-		return h.count
-	}
-	return int32(max(0, int64(h.count)-subSat(now, since)/c.set.forgive))
-}
-
-// advance moves the latest time to now, makes what has fallen due, and returns
-// the time that the input counts as coming at.
-func (c *Core) advance(now int64) int64 {
-	if now > c.latest || !c.started {
-		if !c.started {
-			c.started = true
-			c.origin = now
-		}
-		c.latest = now
-	}
-	if c.latest >= c.next {
-		c.settle(c.latest)
-	}
-	return c.latest
-}
-
-// settle makes the changes due by now in the order of their times.
-func (c *Core) settle(now int64) {
-	for {
-		switch {
-		case len(c.plan) > 0 && c.plan[0].at <= now && !(c.dirty && c.sweepAt < c.plan[0].at):
-			c.expire(c.plan[0].at)
-		case c.dirty && c.sweepAt <= now:
-			c.sweep(c.sweepAt)
-		default:
-			c.replan()
-			return
-		}
-	}
-}
-
-// planned tells whether NextChange is a time and not the absence of one.
-func (c *Core) planned() bool { return c.dirty || len(c.plan) > 0 }
-
-// replan recomputes when the next change falls due.
-func (c *Core) replan() {
-	c.next = math.MaxInt64
-	if c.dirty {
-		c.next = c.sweepAt
-	}
-	if len(c.plan) > 0 {
-		c.next = min(c.next, c.plan[0].at)
-	}
-}
-
-// expire makes the changes planned for exactly at, by Index.
-func (c *Core) expire(at int64) {
-	c.tied = c.tied[:0]
-	for len(c.plan) > 0 && c.plan[0].at == at {
-		h := c.plan[0].h
-		c.plan.drop(h)
-		c.tied = append(c.tied, h)
-	}
-	slices.SortFunc(c.tied, byIndex)
-	for _, h := range c.tied {
-		if h.flags&out != 0 {
-			c.restore(at, h, 0)
-		} else {
-			c.step(at, h)
-		}
-	}
-	clear(c.tied)
-}
-
-// byIndex orders hosts by the owner's number, and by key where that is not
-// unique.
-func byIndex(a, b *Host) int {
-	return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.key, b.key))
 }
