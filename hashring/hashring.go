@@ -69,7 +69,6 @@ package hashring
 
 import (
 	"cmp"
-	"fmt"
 	"math/bits"
 	"slices"
 )
@@ -208,18 +207,12 @@ type roster struct {
 	order   []int32 // members with a positive weight, in the order of ids
 }
 
-// maxMembers is the number of members that a packed point can tell apart.
-const maxMembers = 1 << ownerBits
-
 // newRoster copies and checks members. maxWeight 0 is no cap.
 func newRoster(members []Member, maxWeight int) (roster, error) {
 	r := roster{
 		ids:     make([]string, len(members)),
 		weights: make([]int, len(members)),
 		order:   make([]int32, 0, len(members)),
-	}
-	if len(members) > maxMembers {
-		return roster{}, fmt.Errorf("%w: %d of them, want at most %d", ErrMembers, len(members), maxMembers)
 	}
 	seen := make(map[string]struct{}, len(members))
 	for i, m := range members {

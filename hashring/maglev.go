@@ -77,10 +77,9 @@ type Maglev struct {
 	slots []int32 // member of each slot; nil if no member has a weight
 }
 
-// NewMaglev builds a table, on average in O(m log m) time for m slots (2 ms for
-// 65537). It returns an error that wraps [ErrConfig] or [ErrMembers] if cfg or
-// members is invalid; no members at all are valid. It keeps neither cfg nor
-// members.
+// NewMaglev builds a table, on average in O(m log m) time for m slots. It returns
+// an error that wraps [ErrConfig] or [ErrMembers] if cfg or members is invalid;
+// no members at all are valid. It keeps neither cfg nor members.
 func NewMaglev(cfg MaglevConfig, members []Member) (*Maglev, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

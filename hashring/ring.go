@@ -73,6 +73,7 @@ func (c RingConfig) maxPoints() int    { return cmp.Or(c.MaxPoints, defaultMaxPo
 // Member id has points mix(FNV1a(id) + mix(i)) for i = 0, 1, ..., where mix is
 // the SplitMix64 finaliser; a key belongs to the first point at or after it,
 // going round. Two points in one place are both kept, in the order of the ids.
+// With a Seed, the hashes of ids and the keys are first mixed with it.
 //
 // A change of one member's points leaves all others where they are, so a member
 // that joins takes over only the keys it now owns, and one that leaves gives
@@ -91,8 +92,8 @@ type Ring struct {
 	points []uint64
 
 	// hashes has the whole hash of each point. Only a key that agrees with a
-	// point in all its high bits comes here, one lookup in millions: half the
-	// memory stays out of the cache.
+	// point in all its high bits comes here, one lookup in thousands at most:
+	// half the memory stays out of the cache.
 	hashes []uint64
 
 	// index[b] is the first point whose high bits are at least b, for each
@@ -103,12 +104,13 @@ type Ring struct {
 }
 
 const (
-	ownerBits = 24
+	ownerBits = 32
 	ownerMask = 1<<ownerBits - 1
 	guards    = 3 // copies of the first point
 )
 
-// point is a position on the ring under construction.
+// point is a position on the ring under construction. Points are packed only
+// once they are sorted, because the order is that of whole hashes.
 type point struct {
 	hash  uint64
 	owner int32
@@ -116,10 +118,9 @@ type point struct {
 
 func (p point) packed() uint64 { return p.hash&^ownerMask | uint64(p.owner) }
 
-// NewRing builds a ring in time linear in its points (2 ms for 1000 members of
-// weight 1). It returns an error that wraps [ErrConfig] or [ErrMembers] if cfg
-// or members is invalid; no members at all are valid. It keeps neither cfg nor
-// members.
+// NewRing builds a ring, on average in time linear in its points. It returns an
+// error that wraps [ErrConfig] or [ErrMembers] if cfg or members is invalid; no
+// members at all are valid. It keeps neither cfg nor members.
 func NewRing(cfg RingConfig, members []Member) (*Ring, error) {
 	return newRing(cfg, members, pointHash)
 }
