@@ -150,6 +150,8 @@ func (c Config) compile() *settings {
 		s.idle = fading(c.IdleTau)
 	case c.IdleTau == 0:
 		s.idle = s.fold
+	default:
+		s.idle = keeping()
 	}
 	return s
 }
@@ -158,7 +160,7 @@ func (c Config) compile() *settings {
 func (c Config) foldDecay() decay {
 	switch {
 	case c.AlphaMilli > 0:
-		return decay{}
+		return keeping()
 	case c.HalfLife > 0:
 		return halving(c.HalfLife)
 	case c.Tau > 0:

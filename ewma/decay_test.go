@@ -58,6 +58,8 @@ func fixed(x *big.Float, bits int) uint64 {
 func TestTable(t *testing.T) {
 	ln2 := bigLn2()
 	require.Equal(t, uint64(ewma.Ln2Q64), fixed(ln2, 64))
+	square := new(big.Float).SetPrec(prec).Mul(ln2, ln2)
+	require.Equal(t, uint64(ewma.HalfLn2SqQ64), fixed(square, 63))
 	require.Equal(t, uint64(ewma.Log2eQ62), fixed(new(big.Float).SetPrec(prec).Quo(bigInt(1), ln2), 62))
 
 	// 2^(-1/256) is eight square roots of a half.
@@ -180,12 +182,12 @@ func TestWeightsCompose(t *testing.T) {
 func TestWeightGolden(t *testing.T) {
 	for _, tt := range []struct{ elapsed, fading, halving uint64 }{
 		{1, 0x7fffffffc906404e, 0x7fffffffd9e4d219},
-		{1e6, 0x7ffcb92e5f63e8b5, 0x7ffdba90ef6b7e71},
-		{1e9, 0x73d1b66c8fbf2eb1, 0x776da005cda9e334},
+		{1000000, 0x7ffcb92e5f63e8b3, 0x7ffdba90ef6b7e71},
+		{1000000000, 0x73d1b66c8fbf2eb1, 0x776da005cda9e334},
 		{6931471806, 0x3ffffffff4fd66d8, 0x4f2b1c5f049e7c25},
-		{10e9, 0x2f16ac6c71ea27a9, 0x4000000000000000},
+		{10000000000, 0x2f16ac6c71ea27a9, 0x4000000000000000},
 		{12345678901, 0x253e31446e8f81a9, 0x366568c6a16cc30d},
-		{400e9, 0x27, 0x800000},
+		{400000000000, 0x27, 0x800000},
 	} {
 		require.Equal(t, tt.fading, ewma.FadingWeight(10*s, tt.elapsed))
 		require.Equal(t, tt.halving, ewma.HalvingWeight(10*s, tt.elapsed))

@@ -192,53 +192,24 @@ func foldMilli(v, s int64, alpha uint64) int64 {
 	return int64(quo)
 }
 
-// blend moves the estimate v towards the sample s and leaves w, Q63, of their
-// distance: s + (v-s)*w, rounded down to 2^-32 of a unit. As in foldMilli, that
-// keeps the result between v and s and monotone in both. The fraction matters:
-// without it a sample of little weight could lower the estimate but not raise
-// it, and frequent samples would drag it down.
+// blend leaves w, Q63, of the estimate v and fills the rest with the sample s:
+// v*w + s*(1-w), rounded down to 2^-32 of a unit. As in foldMilli, that keeps
+// the result between v and s and monotone in both. The fraction matters: without
+// it a sample of little weight could lower the estimate but not raise it, and
+// frequent samples would drag it down.
 func (c *Core) blend(sample int64, w uint64) {
-	s := uint64(sample)
-	est, rest := uint64(c.est), uint64(c.rest)
-	if est >= s {
-		hi, lo, _ := scale(est-s, rest, w)
-		c.est, c.rest = int64(s+hi), uint32(lo)
-		return
-	}
-	// s - v is (s-est)-rest/2^32, the distance to keep is rounded up.
-	whole, part := s-est, uint64(0)
-	if rest > 0 {
-		whole, part = whole-1, 1<<32-rest
-	}
-	hi, lo, inexact := scale(whole, part, w)
-	if inexact {
-		lo++ // may carry into hi: lo is below 2^32 before
-	}
-	// s - (hi + lo/2^32)
-	total := s - hi
-	if lo > 0 {
-		total, lo = total-1, 1<<32-lo
-	}
-	c.est, c.rest = int64(total), uint32(lo)
-}
+	// In Q63. The weights add up to one, so the sum fits as its terms do.
+	hi, lo := bits.Mul64(uint64(c.est), w)
+	h2, l2 := bits.Mul64(uint64(sample), one63-w)
+	lo, carry := bits.Add64(lo, l2, 0)
+	hi += h2 + carry
+	whole, below := hi<<1|lo>>63, lo&(one63-1)
 
-// scale returns (whole + part/2^32) * w for w in Q63, as whole units and 2^-32
-// of a unit, rounded down, and whether anything was dropped. whole is below
-// 2^63 and part below 2^32.
-func scale(whole, part, w uint64) (hi, lo uint64, inexact bool) {
-	// As one number of 95 bits, top:low.
-	top, low := whole>>32, whole<<32|part
-	h, l := bits.Mul64(low, w)
-	if top > 0 {
-		h2, l2 := bits.Mul64(top, w)
-		var carry uint64
-		h, carry = bits.Add64(h, l2, 0)
-		h2 += carry
-		// The product is h2:h:l, and the result is that >> 63.
-		high := h2<<1 | h>>63
-		h = h<<1 | l>>63
-		return high<<32 | h>>32, h & (1<<32 - 1), l<<1 != 0
-	}
-	h = h<<1 | l>>63
-	return h >> 32, h & (1<<32 - 1), l<<1 != 0
+	// What is below a unit, and what the fraction leaves, in Q95.
+	hi, lo = bits.Mul64(uint64(c.rest), w)
+	lo, carry = bits.Add64(lo, below<<32, 0)
+	hi += below>>32 + carry
+	part := hi<<1 | lo>>63 // Q32, below 2
+
+	c.est, c.rest = int64(whole+part>>32), uint32(part)
 }

@@ -6,6 +6,8 @@ import "time"
 const (
 	Log2eQ62 = log2eQ62
 	Ln2Q64   = ln2Q64
+
+	HalfLn2SqQ64 = halfLn2SqQ64
 )
 
 func Exp2Table() [256]uint64 { return exp2 }
