@@ -48,3 +48,9 @@ func TestBitmapAgainstBools(t *testing.T) {
 		}
 	}
 }
+
+func TestSaltIsTheFirstHalfOfDraw(t *testing.T) {
+	for n := uint64(0); n < 100; n++ {
+		require.Equal(t, draw(n*n, n, 3*n), mix(salt(n*n, n)+3*n*golden))
+	}
+}

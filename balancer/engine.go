@@ -20,6 +20,7 @@ type engine struct {
 	clk           clock.Clock
 	epoch         time.Time
 	seed          uint64
+	pickSalt      uint64 // of draw(seed, streamPick, n), what does not depend on n
 	policy        Policy
 	protoBreaker  breaker.Core
 	protoLatency  ewma.Core
@@ -72,6 +73,7 @@ func (e *engine) init(cfg Config) error {
 	}
 	e.cfg = cfg
 	e.clk, e.epoch, e.seed = cfg.Clock, cfg.Clock.Now(), cfg.Seed
+	e.pickSalt = salt(e.seed, streamPick)
 	e.policy = cfg.policy()
 	e.protoBreaker = breaker.NewCore(cfg.breaker(), 0)
 	e.protoLatency = ewma.NewCore(cfg.latency())

@@ -173,7 +173,7 @@ func (e *engine) pick(now int64, req *Request, attempt int, tried []*host) (h *h
 	c := Call{
 		now:   now,
 		key:   req.Key.hash,
-		draw:  draw(e.seed, streamPick, req.ID) + uint64(attempt)*0xd1342543de82ef95,
+		draw:  mix(e.pickSalt+req.ID*golden) + uint64(attempt)*0xd1342543de82ef95,
 		flags: uint64(attempt) << 1,
 	}
 	if req.Key.set {
