@@ -95,7 +95,7 @@ func TestRatioScalesRoundingDown(t *testing.T) {
 			require.Equal(t, want.Int64(), r.of(x), "%d * %v", x, r)
 		}
 	}
-	require.EqualValues(t, math.MaxInt64, ratio{math.MaxUint64, 1}.of(math.MaxInt64))
+	require.EqualValues(t, int64(math.MaxInt64), ratio{math.MaxUint64, 1}.of(math.MaxInt64))
 }
 
 func TestSaturatingTime(t *testing.T) {

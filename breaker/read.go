@@ -44,11 +44,11 @@ func (c *Core) out(now int64) int {
 // change anything. Not safe for concurrent use with inputs.
 func (c *Core) NextChange() int64 { return c.next }
 
-// Until returns from when on Allow admits a call if nothing else happens: the
-// end of the open period, or with all trial slots taken the end of the oldest
-// lease; the largest int64 if there is no such time, and the smallest if Allow
-// has admitted since before the latest input. Not safe for concurrent use with
-// inputs.
+// Until returns from when on Allow will admit a call if nothing else happens. If
+// the latest input left the breaker open, that is the end of the open period; with
+// all trial slots taken, the end of the oldest lease; the largest int64 if there
+// is no such end. If nothing stands in the way, it is the smallest int64. Not safe
+// for concurrent use with inputs.
 func (c *Core) Until() int64 {
 	switch {
 	case c.state == Open:

@@ -265,7 +265,7 @@ func TestForce(t *testing.T) {
 	require.False(t, x.c.Done(0, tk, true))
 	x.refused(1e9*s, breaker.ForcedOpen)
 	x.c.Trip(1e9*s, s)
-	require.EqualValues(t, math.MaxInt64, x.c.NextChange())
+	require.EqualValues(t, int64(math.MaxInt64), x.c.NextChange())
 	x.c.Release(1e9 * s)
 	require.False(t, x.c.Forced())
 	x.state(1e9*s, breaker.HalfOpen)

@@ -34,18 +34,19 @@ func drawSteps(t *rapid.T) []step {
 	return all
 }
 
-// run applies the steps to c with every time moved by shift. It returns what c
-// answered, with times moved back, and the tickets still out.
-func run(c *breaker.Core, held []breaker.Ticket, steps []step, shift int64) (log []any, out []breaker.Ticket) {
+// run applies the steps to c with every time multiplied by scale and moved by
+// shift. It returns what c answered, with times changed back, and the tickets
+// still out.
+func run(c *breaker.Core, held []breaker.Ticket, steps []step, scale, shift int64) (log []any, out []breaker.Ticket) {
 	note := func(v ...any) { log = append(log, v...) }
 	rel := func(at int64) int64 {
 		if at == math.MaxInt64 || at == math.MinInt64 {
 			return at
 		}
-		return at - shift
+		return (at - shift) / scale
 	}
 	for _, st := range steps {
-		now := st.at + shift
+		now := st.at*scale + shift
 		switch st.op {
 		case 0:
 			tk, why := c.Allow(now)
@@ -68,7 +69,7 @@ func run(c *breaker.Core, held []breaker.Ticket, steps []step, shift int64) (log
 		case 3:
 			c.Poll(now)
 		case 4:
-			c.Trip(now, st.arg)
+			c.Trip(now, st.arg*scale)
 		case 5:
 			c.Force(now, breaker.State(st.arg%3))
 		case 6:
@@ -79,6 +80,9 @@ func run(c *breaker.Core, held []breaker.Ticket, steps []step, shift int64) (log
 		for st.arg%2 == 0 && c.Changed() {
 			ch, _ := c.Pop()
 			ch.At = rel(ch.At)
+			if ch.OpenFor != math.MaxInt64 {
+				ch.OpenFor /= time.Duration(scale)
+			}
 			note(ch)
 		}
 	}
@@ -95,10 +99,10 @@ func propRestore(t *rapid.T) {
 	shift := rapid.Int64Range(-1<<50, 1<<50).Draw(t, "shift")
 
 	whole := breaker.NewCore(cfg, seed)
-	want, _ := run(&whole, nil, steps, 0)
+	want, _ := run(&whole, nil, steps, 1, 0)
 
 	first := breaker.NewCore(cfg, seed)
-	got, held := run(&first, nil, steps[:cut], 0)
+	got, held := run(&first, nil, steps[:cut], 1, 0)
 	at := rapid.Int64Range(-100, 4000).Draw(t, "saved at")
 	saved := first.AppendState(nil, at)
 	for _, tk := range held {
@@ -118,8 +122,15 @@ func propRestore(t *rapid.T) {
 	if len(rest) != 0 {
 		t.Fatalf("%d bytes left", len(rest))
 	}
-	more, _ := run(&second, held, steps[cut:], shift)
+	more, _ := run(&second, held, steps[cut:], 1, shift)
 	got = append(got, more...)
+	sameAnswers(t, got, want)
+	if a, b := whole.AppendState(nil, 0), second.AppendState(nil, shift); !bytes.Equal(a, b) {
+		t.Fatalf("saved at the end:\n%x\n%x", a, b)
+	}
+}
+
+func sameAnswers(t *rapid.T, got, want []any) {
 	if len(got) != len(want) {
 		t.Fatalf("%d answers, want %d", len(got), len(want))
 	}
@@ -128,9 +139,37 @@ func propRestore(t *rapid.T) {
 			t.Fatalf("answer %d is %+v, want %+v", i, got[i], want[i])
 		}
 	}
-	if a, b := whole.AppendState(nil, 0), second.AppendState(nil, shift); !bytes.Equal(a, b) {
-		t.Fatalf("saved at the end:\n%x\n%x", a, b)
+}
+
+// Time has no unit: with every duration and every instant 1024 times as long, the
+// same happens. (Where a length is rounded to the nanosecond, it may not be.)
+func propScale(t *rapid.T) {
+	const scale = 1024
+	cfg := drawConfig(t)
+	cfg.Window *= 10 // divides into tenths
+	cfg.OpenJitter = 0
+	cfg.OpenGrowth = float64(int(cfg.OpenGrowth))
+	steps := drawSteps(t)
+	one := breaker.NewCore(cfg, 0)
+	want, _ := run(&one, nil, steps, 1, 0)
+	for _, d := range []*time.Duration{
+		&cfg.SlowAfter, &cfg.FailAfter, &cfg.Window, &cfg.OpenFor, &cfg.OpenMax, &cfg.FlapWindow,
+	} {
+		*d *= scale
 	}
+	for _, d := range []*time.Duration{&cfg.ForgetAfter, &cfg.TrialTimeout} {
+		if *d > 0 {
+			*d *= scale
+		}
+	}
+	long := breaker.NewCore(cfg, 0)
+	got, _ := run(&long, nil, steps, scale, 1<<40)
+	sameAnswers(t, got, want)
+}
+
+func TestTimeHasNoUnit(t *testing.T) {
+	deepen(t, 400)
+	checkSeeded(t, 8, propScale)
 }
 
 func TestRestoreContinues(t *testing.T) {
@@ -258,9 +297,9 @@ func TestRestoreSaturates(t *testing.T) {
 	y := newScript(t, breaker.Config{ConsecutiveFailures: 1, OpenFor: 100})
 	_, err := y.c.RestoreState(saved, math.MaxInt64-50)
 	require.NoError(t, err)
-	require.EqualValues(t, math.MaxInt64, y.c.NextChange())
+	require.EqualValues(t, int64(math.MaxInt64), y.c.NextChange())
 	y.refused(math.MaxInt64, breaker.Opened)
 	_, err = tk.RestoreState(ticket, math.MinInt64+5)
 	require.NoError(t, err)
-	require.EqualValues(t, math.MinInt64, tk.At())
+	require.EqualValues(t, int64(math.MinInt64), tk.At())
 }

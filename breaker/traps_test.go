@@ -375,7 +375,7 @@ func TestTraps(t *testing.T) {
 		var rej *breaker.RejectedError
 		require.ErrorAs(t, err, &rej)
 		require.True(t, rej.Until.IsZero())
-		require.EqualValues(t, math.MaxInt64, rej.TimeLeft(sec(1e9)))
+		require.EqualValues(t, int64(math.MaxInt64), rej.TimeLeft(sec(1e9)))
 		_, due := b.NextChange()
 		require.False(t, due)
 
