@@ -97,8 +97,8 @@ func name(i int, names ...string) string {
 // it. Its zero value is no change. It is a plain value, safe to share as long as
 // Host is only read.
 type Change struct {
-	Host  *Host
-	Kind  Kind
+	Host  *Host // the record that the owner added
+	Kind  Kind  // what happened
 	Rule  Rule  // what found the host to be an outlier; for Returned, what had
 	Cause Cause // why, where the rule or the clock is not the reason
 

@@ -38,31 +38,31 @@ type Handle struct {
 // An Event is a [Change] as the observer of a [Detector] sees it. The zero value
 // is no event. It is a plain value, safe to share.
 type Event struct {
-	ID     string
-	Handle *Handle
-	Kind   Kind
-	Rule   Rule
-	Cause  Cause
+	ID     string    // name of the host
+	Handle *Handle   // the host; it may have been removed since
+	Kind   Kind      // what happened
+	Rule   Rule      // as in Change
+	Cause  Cause     // as in Change
 	At     time.Time // when it took effect
 	Until  time.Time // end of the ejection, for Ejected and WouldEject; else At
 	Count  int       // as in Change
 	Weight int       // as in Change
 
-	Seen, Limit int64 // as in Change
+	Seen, Limit int64 // as in Change: what was compared
 }
 
 // A Status is what a [Detector] knows of one host at one instant. The zero value
 // is that of a host never added. It is a plain value, safe to share.
 type Status struct {
-	Usable    bool
-	Ejected   bool
-	Until     time.Time // end of the ejection, if Ejected
-	Rule      Rule      // of the last ejection
-	Ejections int       // ever
-	Count     int       // factor of the ejection time, after forgiveness
-	Streak    int       // failures in a row
-	Weight    int       // in thousandths; 0 if Ejected
-	Measured  bool
+	Usable    bool          // as last set by SetUsable
+	Ejected   bool          // out at this instant
+	Until     time.Time     // end of the ejection, if Ejected
+	Rule      Rule          // of the last ejection
+	Ejections int           // ever
+	Count     int           // factor of the ejection time, after forgiveness
+	Streak    int           // failures in a row
+	Weight    int           // in thousandths; 0 if Ejected
+	Measured  bool          // some latency was recorded
 	Latency   time.Duration // smoothed, if Measured
 }
 
@@ -80,6 +80,8 @@ func New(cfg Config, seed uint64) *Detector {
 // them has returned. f may call the Detector; a panic in f is recovered and
 // counted, and the next events are delivered.
 func (d *Detector) Observe(f func(Event)) {
+	// No drop of what is queued: the queue is empty between inputs, or being
+	// delivered to the observer of its time.
 	d.mu.Lock()
 	d.notify = f
 	d.mu.Unlock()

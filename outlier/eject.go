@@ -25,6 +25,8 @@ func (c *Core) spare(h *Host) Cause {
 	if h.flags&usable == 0 {
 		return causeUnusable
 	}
+	// Percentage and last host are both asked about the pool as it would be, of
+	// members that can serve: a drained member is no help to the rest.
 	left := c.usable - c.outUsable - 1
 	if left == 0 && (c.set.last == KeepLast || c.set.last == KeepSole && c.usable == 1) {
 		return CauseLast
@@ -38,6 +40,7 @@ func (c *Core) spare(h *Host) Cause {
 // enforced draws whether the running verdict on h takes effect.
 func (c *Core) enforced(h *Host, rule Rule) bool {
 	percent := c.set.enforce[rule]
+	// No draw at 100: the verdict's number is the key, so nothing shifts.
 	if percent >= 100 {
 		return true
 	}
@@ -103,7 +106,7 @@ func (c *Core) term(h *Host, count int32) int64 {
 
 // eject takes h out. The caller has tested the caps and that h is not out.
 func (c *Core) eject(at int64, h *Host, rule Rule, seen, limit int64) {
-	c.count(h, -1)
+	c.count(h, -1) // tallies are taken out and put in around every change of state
 	h.count = c.nextCount(at, h)
 	h.until = addSat(at, c.term(h, h.count))
 	h.rule = rule
@@ -114,9 +117,9 @@ func (c *Core) eject(at int64, h *Host, rule Rule, seen, limit int64) {
 		h.flags |= shadowed
 		kind = WouldEject
 	}
-	h.weight = 1000
+	h.weight = 1000 // a ramp it was on is over
 	c.count(h, 1)
-	c.discard(h)
+	c.discard(h) // after out is set, so that the baseline lets go of it
 	c.plan.set(h, h.until)
 	c.replan() // not a minimum: a step of a ramp may have been the earliest
 	c.report(at, h, Change{Kind: kind, Rule: rule, Until: h.until, Count: int(h.count), Seen: seen, Limit: limit})
@@ -145,8 +148,8 @@ func (c *Core) restore(at int64, h *Host, cause Cause) {
 	c.count(h, -1)
 	h.flags &^= out | shadowed
 	c.count(h, 1)
-	h.since = at
-	c.rebase(h)
+	h.since = at // from here on, only calls that began in this service count
+	c.rebase(h)  // with a kept score it is compared again at once
 	if cause != CauseForget {
 		switch c.set.ret {
 		case Probation:
@@ -192,7 +195,7 @@ func (c *Core) Probed(now int64, h *Host, ok bool) bool {
 }
 
 func (c *Core) uneject(now int64, h *Host, cause Cause) bool {
-	now = c.advance(now)
+	now = c.advance(now) // which may have ended it by itself
 	if h.flags&(member|out) != member|out {
 		return false
 	}
@@ -238,6 +241,8 @@ func (c *Core) Configure(now int64, cfg Config) {
 	}
 	now = c.advance(now)
 	set := cfg.compile()
+	// An ejection in earnest and one in shadow mode are not the same promise, so
+	// neither survives into the other.
 	if set.off != c.set.off || set.shadow != c.set.shadow {
 		c.Forget(now)
 	}

@@ -313,3 +313,11 @@ func TestEqualHosts(t *testing.T) {
 		}
 	}
 }
+
+func TestNames(t *testing.T) {
+	require.Equal(t, "would eject", outlier.WouldEject.String())
+	require.Equal(t, "latency", outlier.RuleLatency.String())
+	require.Equal(t, "forget", outlier.CauseForget.String())
+	require.Equal(t, "none", outlier.Kind(0).String())
+	require.Equal(t, "unknown", outlier.Rule(99).String())
+}

@@ -13,6 +13,7 @@ func (c *Core) observe(now int64, h *Host, latency int64) {
 	} else {
 		c.rescore(h, fold(h.score, sample, int64(lt.Alpha)))
 	}
+	// A score of few samples is noise: neither judged nor part of the baseline.
 	if int(h.samples) < lt.MinSamples {
 		return
 	}
@@ -24,6 +25,8 @@ func (c *Core) observe(now int64, h *Host, latency int64) {
 		return
 	}
 	if h.flags&slow == 0 {
+		// The sample that starts the period is the first witness, not evidence that
+		// it lasts.
 		h.flags |= slow
 		h.overAt, h.fresh = now, 0
 		return
@@ -115,7 +118,7 @@ func (c *Core) baseline(h *Host) (int64, bool) {
 	case BaselineMedian:
 		return c.median.value(), true
 	}
-	if c.warm < 2 {
+	if c.warm < 2 { // MinHosts may be 1
 		return 0, false
 	}
 	return c.sum.sub(uint64(h.score)).mean(uint64(c.warm - 1)), true

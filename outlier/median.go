@@ -27,6 +27,8 @@ func (m *median) reset(hosts []*Host) {
 
 // insert adds h.
 func (m *median) insert(h *Host) {
+	// Against the top of the lower half alone: a score between the tops is right
+	// in either half.
 	if len(m.low) > 0 && h.score > m.low[0].score {
 		m.push(&m.high, -1, h)
 	} else {
@@ -83,6 +85,7 @@ func (m *median) cut(half *[]*Host, sign int64, i int) {
 	}
 }
 
+// siftUp moves place i towards the top and returns where it ends.
 func siftUp(s []*Host, sign int64, i int) int {
 	for i > 0 {
 		p := (i - 1) / 2
@@ -95,6 +98,7 @@ func siftUp(s []*Host, sign int64, i int) int {
 	return i
 }
 
+// siftDown moves place i away from the top.
 func siftDown(s []*Host, sign int64, i int) {
 	for {
 		c := 2*i + 1

@@ -65,7 +65,7 @@ func (c *Core) sweep(at int64) {
 		c.sentence(at, f)
 	}
 	slices.SortStableFunc(c.queue.list[mark:], func(a, b Change) int { return byIndex(a.Host, b.Host) })
-	clear(found)
+	clear(found) // hosts may be removed and collected
 	c.scratch = found[:0]
 }
 
@@ -98,6 +98,8 @@ func (c *Core) judgeRates(found []finding) {
 		return
 	}
 	mean := sum.mean(n)
+	// Squares of differences below 1e9 fit in 64 bits, their sum in 128; the mean
+	// is rounded by less than a billionth, which is what the line is good to.
 	for i := range found {
 		if enough(&found[i]) {
 			d := found[i].rate - mean
@@ -114,6 +116,7 @@ func (c *Core) judgeRates(found []finding) {
 		if !enough(f) || int64(f.bad) < int64(sr.MinFailures) {
 			continue
 		}
+		// Strictly below, as gRFC A50 has it: equal hosts have no deviation.
 		outlier := f.rate < line && f.rate < int64(sr.Tolerate)*permille
 		dead := sr.Dead >= 0 && f.rate <= int64(sr.Dead)*permille && 2*f.rate < mean
 		if outlier || dead {
@@ -167,7 +170,7 @@ func (c *Core) sentence(at int64, f finding) {
 	if f.rules&(1<<RuleSuccessRate) != 0 {
 		first = RuleSuccessRate
 	}
-	if c.spare(f.h) != 0 {
+	if c.spare(f.h) != 0 { // reported for the first rule only
 		seen, limit := numbers(first)
 		c.verdict(at, f.h, first, seen, limit)
 		return

@@ -156,6 +156,7 @@ func (c *Core) RestoreState(b []byte, now int64, hosts []*Host) (rest []byte, er
 
 // adopt makes a decoded state that of c.
 func (c *Core) adopt(to *Core, hosts []*Host, saved []Host, steps []int64) {
+	// Members that the state does not know are members no more.
 	for _, h := range c.hosts {
 		h.flags, h.pos, h.med = 0, -1, 0
 	}
@@ -177,7 +178,7 @@ func (c *Core) adopt(to *Core, hosts []*Host, saved []Host, steps []int64) {
 			c.plan.set(h, steps[i])
 		}
 	}
-	c.rebuild()
+	c.rebuild() // sums and halves follow from the scores
 	c.replan()
 }
 
@@ -195,6 +196,7 @@ func (d *decoder) fail(what string) {
 	}
 }
 
+// version reads the first byte.
 func (d *decoder) version() byte {
 	if len(d.b) == 0 {
 		d.fail("cut short")
@@ -223,6 +225,7 @@ func (d *decoder) num(what string, limit uint64) uint64 {
 	return v
 }
 
+// signed reads a signed number.
 func (d *decoder) signed() int64 {
 	if d.err != nil {
 		return 0
@@ -283,6 +286,8 @@ func (d *decoder) host() (h Host, step int64) {
 	h.overAt = d.timeIf(h.flags&slow != 0)
 	step = d.timeIf(h.flags&ramping != 0)
 
+	// What no Core can be in: out only as if without being out, out and judged,
+	// below full weight without a step to come.
 	isOut, isRamping := h.flags&out != 0, h.flags&ramping != 0
 	switch {
 	case h.flags&member == 0,
