@@ -145,7 +145,8 @@ func (b *Breaker) Allow(now time.Time) (Permit, error) {
 // b.mu held.
 func (b *Breaker) reject(why Reason) *RejectedError {
 	until := b.core.Until()
-	if e := b.rejected; e != nil && b.until == until && b.era == b.core.era && e.Rule == b.core.why {
+	// State, reason and rule cannot change within an era while the end stays.
+	if e := b.rejected; e != nil && b.until == until && b.era == b.core.era {
 		return e
 	}
 	e := &RejectedError{State: b.core.state, Reason: why, Rule: b.core.why}

@@ -115,6 +115,30 @@ func TestRejectedError(t *testing.T) {
 	require.Equal(t, breaker.Closed, b.State(sec(14)))
 }
 
+// Where the end moves within one period, the error follows.
+func TestRejectedErrorFollowsTheEnd(t *testing.T) {
+	until := func(b *breaker.Breaker, now time.Time) time.Time {
+		_, err := b.Allow(now)
+		var rej *breaker.RejectedError
+		require.ErrorAs(t, err, &rej)
+		return rej.Until
+	}
+	b := breaker.New(breaker.Config{ConsecutiveFailures: 1, OpenFor: 10 * time.Second, LateFailure: breaker.LateRestart})
+	late, err := b.Allow(sec(0))
+	require.NoError(t, err)
+	fail(t, b, sec(0), 1)
+	require.Equal(t, sec(10), until(b, sec(1)))
+	require.True(t, late.Done(sec(2), false))
+	require.Equal(t, sec(12), until(b, sec(2)))
+	p, err := b.Allow(sec(12))
+	require.NoError(t, err)
+	require.Equal(t, sec(42), until(b, sec(13)))
+	p.Cancel(sec(14))
+	_, err = b.Allow(sec(15))
+	require.NoError(t, err)
+	require.Equal(t, sec(45), until(b, sec(15)))
+}
+
 func TestNothingAllocates(t *testing.T) {
 	flapping := everyRule
 	flapping.FlapTransitions = 3
