@@ -109,6 +109,7 @@ func BenchmarkBounded(b *testing.B) {
 		b.Fatal(err)
 	}
 	loads, total, key := make([]int, 1000), 0, uint64(1)
+	b.ResetTimer()
 	for range b.N {
 		key = key*6364136223846793005 + 1442695040888963407
 		w := bounded.Walk(key)

@@ -64,9 +64,10 @@ type Bounded struct {
 	total  uint64
 }
 
-// NewBounded puts a bound on table, in O(n log n) time for n members. It
-// returns an error that wraps [ErrConfig] if cfg is invalid, and panics if
-// table is nil.
+// NewBounded puts a bound on table, in O(n log n) time for n members. It returns
+// an error that wraps [ErrConfig] if cfg is invalid, and one that wraps
+// [ErrMembers] if a table from elsewhere has members that this package would
+// not accept. It panics if table is nil.
 func NewBounded(cfg BoundedConfig, table Table) (*Bounded, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

@@ -273,18 +273,17 @@ func (r *Ring) owner(i int) int { return int(r.points[i] & ownerMask) }
 func (r *Ring) search(key uint64) int {
 	key = r.salt.position(key)
 	high := key &^ ownerMask
-	i := int(r.index[key>>r.shift])
+	i := int(r.index[key>>(r.shift&63)])
 	// The points before i are below key. Whether a point is below can be told
 	// from the packed words: an owner in the low bits does not reach high.
-	// Three steps without a branch cover nearly all keys.
+	// How many of the next two are below is a coin toss that no processor
+	// predicts, so they are counted by the borrow of a subtraction; rarely
+	// the third is below as well.
 	p := r.points[i : i+3]
+	_, below0 := bits.Sub64(p[0], high, 0)
+	_, below1 := bits.Sub64(p[1], high, 0)
 	past := p[2] < high
-	if p[0] < high {
-		i++
-	}
-	if p[1] < high {
-		i++
-	}
+	i += int(below0 + below1)
 	if past {
 		i = r.searchOn(key, i+1)
 	}
