@@ -356,12 +356,15 @@ func (e *engine) update(now int64, set []traits) {
 	}
 	e.hosts = hosts
 	e.arrange(old, marks)
+	// Positions have changed, and with them the order of equal due times.
+	due := e.changes
+	e.changes = nil
+	for _, h := range due {
+		h.heapAt = -1
+		e.changes.schedule(h, h.due)
+	}
 	for _, h := range hosts {
 		e.judge(h, now)
-	}
-	// Positions have changed, and with them the order of equal due times.
-	for _, h := range slices.Clone(e.changes) {
-		e.changes.sift(h)
 	}
 	e.reschedule()
 }

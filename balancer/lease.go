@@ -124,6 +124,7 @@ type slot struct {
 	next, prev int32
 	attempt    int32
 	fallback   bool
+	sole       bool // the request has no other attempts: it ends with this one
 }
 
 // held returns the slot that a lease names, nil if it has been released.
@@ -236,7 +237,7 @@ func (e *engine) hold(now int64, h *host, request uint64, attempt int, fallback 
 	}
 	s := &e.slots[i]
 	s.host, s.start, s.answered = h, now, unanswered
-	s.request, s.attempt, s.fallback = request, int32(attempt), fallback
+	s.request, s.attempt, s.fallback, s.sole = request, int32(attempt), fallback, false
 	s.gen++
 	s.ticket, _ = h.breaker.Allow(now)
 	e.enqueue(i)
@@ -341,6 +342,12 @@ func (e *engine) settle(now int64, i int32, r Report) {
 	default:
 		e.totals.Ignored++
 		h.breaker.Cancel(now, s.ticket)
+	}
+	if s.attempt > 0 {
+		e.budget.EndRetry(now, ok)
+	}
+	if s.sole {
+		e.budget.End(now)
 	}
 	e.touched(h, now)
 }

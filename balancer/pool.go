@@ -117,11 +117,13 @@ func (p *Pool[U]) Acquire(req Request) (Lease[U], error) {
 	defer p.e.unlock()
 	now = p.e.advance(now)
 	p.e.begin(now, &req)
-	slot, err := p.e.acquire(now, &req, 0, nil)
+	i, err := p.e.acquire(now, &req, 0, nil)
 	if err != nil {
+		p.e.budget.End(now)
 		return Lease[U]{}, err
 	}
-	return p.lease(slot), nil
+	p.e.slots[i].sole = true
+	return p.lease(i), nil
 }
 
 // Poll is an input that only moves time: changes that have become due - an

@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -209,8 +210,10 @@ func (t *Try[U]) send(i int32) Step[U] {
 	return Step[U]{Kind: StepSend, Lease: t.lease}
 }
 
+// over ends the request; the lock is held.
 func (t *Try[U]) over(end End, err error) Step[U] {
 	t.phase, t.end = phaseEnded, end
+	t.pool.e.budget.End(t.pool.e.now)
 	return Step[U]{Kind: StepEnd, End: end, Err: err}
 }
 
@@ -244,7 +247,14 @@ func (t *Try[U]) Done(r Report) {
 	if t.phase != phaseSent {
 		return
 	}
-	t.lease.Settle(r)
+	e := &t.pool.e
+	now := e.read()
+	e.mu.Lock()
+	defer e.unlock()
+	now = e.advance(now)
+	if e.held(t.lease.slot, t.lease.gen) != nil {
+		e.settle(now, t.lease.slot, r)
+	}
 	again := r.Outcome == TransportFailure || r.Outcome == Failure && t.pool.e.retry.OnFailure
 	switch {
 	case r.Outcome != Failure && r.Outcome != TransportFailure, r.Retry == RetryForbidden:
@@ -256,25 +266,29 @@ func (t *Try[U]) Done(r Report) {
 		t.phase = phaseFailed
 		return
 	}
-	t.phase, t.end = phaseEnded, EndAnswered
+	t.over(EndAnswered, nil)
 }
 
 // Stop ends the request where it is: a lease that is out is released as
 // Ignored, and a retry that was paid for and not sent gives its cost back.
 func (t *Try[U]) Stop() {
+	e := &t.pool.e
+	now := e.read()
+	e.mu.Lock()
+	defer e.unlock()
+	now = e.advance(now)
 	switch t.phase {
 	case phaseSent:
-		t.lease.Release(Ignored)
+		if e.held(t.lease.slot, t.lease.gen) != nil {
+			e.settle(now, t.lease.slot, Report{})
+		}
 	case phaseWaiting:
-		e := &t.pool.e
-		now := e.read()
-		e.mu.Lock()
-		e.budget.Refund(e.advance(now))
-		e.unlock()
-	case phaseEnded:
+		e.budget.Refund(now)
+	case phaseStart, phaseEnded:
+		t.phase, t.end = phaseEnded, cmp.Or(t.end, EndAnswered)
 		return
 	}
-	t.phase, t.end = phaseEnded, EndAnswered
+	t.over(EndAnswered, nil)
 }
 
 func (t *Try[U]) remember(h *host) {

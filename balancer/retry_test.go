@@ -321,3 +321,50 @@ func normal(as []balancer.Attempt) []balancer.Attempt {
 	}
 	return as
 }
+
+// A budget over what is in flight needs to know every end: of 10 requests that
+// wait for a retry at once it grants 3, however many were served before.
+func TestBudgetOverActiveRequests(t *testing.T) {
+	cfg := free(balancer.Retry{Max: 1})
+	cfg.Budget = retrybudget.Envoy()
+	b := newBench(t, cfg, down("a", "b")...)
+	for i := range 300 {
+		switch i % 3 {
+		case 0:
+			b.send()
+		case 1:
+			b.acquire().Release(balancer.Success)
+		case 2:
+			try := b.pool.Start(balancer.Request{})
+			try.Next()
+			try.Stop()
+		}
+	}
+	b.health("a", false)
+	b.health("b", false)
+	for range 100 {
+		_, err := b.pool.Acquire(balancer.Request{})
+		require.Error(t, err)
+		b.send()
+	}
+	b.health("a", true)
+	b.health("b", true)
+	tries := make([]balancer.Try[scripted], 10)
+	for i := range tries {
+		tries[i] = b.pool.Start(balancer.Request{})
+		require.Equal(t, balancer.StepSend, tries[i].Next().Kind)
+	}
+	granted := 0
+	for i := range tries {
+		tries[i].Done(balancer.Report{Outcome: balancer.TransportFailure})
+		if tries[i].Next().Kind == balancer.StepSend {
+			granted++
+		}
+	}
+	require.Equal(t, 3, granted)
+	for i := range tries {
+		tries[i].Done(balancer.Report{Outcome: balancer.Success})
+		tries[i].Next()
+	}
+	require.Zero(t, b.totals().Inflight)
+}

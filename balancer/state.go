@@ -25,7 +25,8 @@ const stateVersion = 1
 // two words of scratch, age, served, failures, trips, latency state, failure share
 // state and breaker state; outlier state; retry budget state; the tiers as priority, mark and two
 // shared words; the leases as slot, generation, upstream (or their number for
-// one that has left), request, attempt, fallback bit, age, age of the answer + 1
+// one that has left), request, attempt, fallback bit, whether it is its
+// request's only one, age, age of the answer + 1
 // (0 for none) and breaker ticket. Strings have their length in front. Events
 // that are queued for OnEvent are not part of it. O(n).
 func (p *Pool[U]) Save() []byte {
@@ -129,6 +130,7 @@ func (e *engine) save(now int64) []byte {
 		u(s.request)
 		u(uint64(s.attempt))
 		bit(s.fallback)
+		bit(s.sole)
 		u(uint64(now - s.start))
 		if s.answered == unanswered {
 			u(0)
@@ -296,7 +298,7 @@ func (e *engine) restoreLeases(d *decoder) {
 		}
 		s.request = d.u("lease request", any)
 		s.attempt = int32(d.u("attempt", math.MaxInt32))
-		s.fallback = d.u("fallback", 1) == 1
+		s.fallback, s.sole = d.u("fallback", 1) == 1, d.u("sole", 1) == 1
 		s.start, s.answered = d.age("lease age"), unanswered
 		s.next, s.prev = nobody, nobody
 		if age := d.u("answer age", math.MaxInt64); age > 0 {
