@@ -297,7 +297,6 @@ const (
 // Validate returns nil for a usable Config, else a [*ConfigError] for the first
 // field that is out of range. Every zero is in range.
 func (c Config) Validate() error {
-	const day = 24 * time.Hour
 	whole := func(field string, v, lo, hi int, want string) error {
 		if v < lo || v > hi {
 			return &ConfigError{Field: field, Value: v, Want: want}
@@ -365,9 +364,6 @@ func (c Config) Validate() error {
 	}
 	if c.Max != 0 && c.Max < orDefault(c.Base, 30*time.Second) {
 		return &ConfigError{Field: "Max", Value: c.Max, Want: "0, or >= Base"}
-	}
-	if c.Interval > 365*day {
-		return &ConfigError{Field: "Interval", Value: c.Interval, Want: "at most 8760h"}
 	}
 	return nil
 }

@@ -74,14 +74,12 @@ func New(cfg Config, seed uint64) *Detector {
 	return d
 }
 
-// Observe makes f the observer of everything that happens from now on, or
-// nobody if f is nil. Events are delivered in order, one at a time, with no lock
+// Observe makes f the observer of every event that is delivered from now on, or
+// nobody if f is nil. Without an observer events are dropped. Events are delivered in order, one at a time, with no lock
 // held, by whichever goroutine is at it - possibly after the call that caused
 // them has returned. f may call the Detector; a panic in f is recovered and
 // counted, and the next events are delivered.
 func (d *Detector) Observe(f func(Event)) {
-	// No drop of what is queued: the queue is empty between inputs, or being
-	// delivered to the observer of its time.
 	d.mu.Lock()
 	d.notify = f
 	d.mu.Unlock()

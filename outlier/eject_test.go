@@ -45,6 +45,8 @@ func TestRamp(t *testing.T) {
 	require.Equal(t, 110*sec, r.c.NextChange())
 	require.Zero(t, r.c.Weight(109*sec, r.hosts[0]))
 	require.Equal(t, 100, r.c.Weight(110*sec, r.hosts[0]))
+	_, err := r.c.RestoreState(r.c.AppendState(nil, 106*sec, r.hosts), 106*sec, r.hosts)
+	require.NoError(t, err, "out, and on no ramp")
 
 	// At the end of time nothing loops.
 	r = newRig(t, 1, 2, cfg)

@@ -14,7 +14,7 @@ func (c *Core) observe(now int64, h *Host, latency int64) {
 		c.rescore(h, fold(h.score, sample, int64(lt.Alpha)))
 	}
 	// A score of few samples is noise: neither judged nor part of the baseline.
-	if int(h.samples) < lt.MinSamples {
+	if int64(h.samples) < int64(lt.MinSamples) {
 		return
 	}
 	base, ok := c.baseline(h)

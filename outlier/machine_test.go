@@ -1,11 +1,14 @@
 package outlier_test
 
 import (
+	"flag"
 	"math"
 	"math/big"
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/evenkeel-go/evenkeel/outlier"
@@ -264,4 +267,20 @@ func machine(t *rapid.T) {
 	})
 }
 
-func TestModel(t *testing.T) { checkSeeded(t, 1, machine) }
+func TestModel(t *testing.T) {
+	enlarge(t, 400, 60)
+	checkSeeded(t, 1, machine)
+}
+
+// enlarge makes the test's property run longer than rapid's default, unless the
+// command line has its own wish.
+func enlarge(t *testing.T, checks, steps int) {
+	for name, to := range map[string][2]string{
+		"rapid.checks": {"100", strconv.Itoa(checks)}, "rapid.steps": {"30", strconv.Itoa(steps)},
+	} {
+		if f := flag.Lookup(name); f != nil && f.Value.String() == to[0] {
+			require.NoError(t, flag.Set(name, to[1]))
+			t.Cleanup(func() { _ = flag.Set(name, to[0]) })
+		}
+	}
+}

@@ -15,6 +15,7 @@ import (
 // does to the last bit what the saved one does - drawn percentages, jitter and
 // shadow mode included, which the model does not cover.
 func TestRestoreBisimulation(t *testing.T) {
+	enlarge(t, 300, 30)
 	checkSeeded(t, 2, func(t *rapid.T) {
 		cfg := drawConfig(t)
 		cfg.Shadow = rapid.Bool().Draw(t, "shadow")
