@@ -371,13 +371,13 @@ func TestManualModel(t *testing.T) { checkSeeded(t, 1, propManual) }
 func TestManualManyTimers(t *testing.T) {
 	checkSeeded(t, 2, func(t *rapid.T) {
 		p := newPair(t, 0)
-		for range 200 {
+		for range 80 {
 			p.create(rapid.Int64Range(0, 60).Draw(t, "d"), nil)
 		}
-		for range 100 {
+		for range 40 {
 			p.do(deed{
 				kind:  rapid.SampledFrom([]int{deedReset, deedStop, deedStop}).Draw(t, "kind"),
-				timer: rapid.IntRange(0, 199).Draw(t, "timer"),
+				timer: rapid.IntRange(0, 79).Draw(t, "timer"),
 				d:     rapid.Int64Range(0, 60).Draw(t, "d"),
 			})
 		}

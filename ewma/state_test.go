@@ -108,16 +108,16 @@ func TestStateAtTheEndsOfTime(t *testing.T) {
 	b := c.AppendState(nil, math.MaxInt64)
 	_, err := c.RestoreState(b, 0)
 	require.NoError(t, err)
-	require.EqualValues(t, -math.MaxInt64, c.LastAt())
+	require.Equal(t, int64(-math.MaxInt64), c.LastAt())
 	_, err = c.RestoreState(b, math.MinInt64)
 	require.NoError(t, err)
-	require.EqualValues(t, math.MinInt64, c.LastAt())
+	require.Equal(t, int64(math.MinInt64), c.LastAt())
 
 	c.Observe(math.MaxInt64, 5)
 	b = c.AppendState(nil, math.MinInt64)
 	_, err = c.RestoreState(b, math.MaxInt64)
 	require.NoError(t, err)
-	require.EqualValues(t, math.MaxInt64, c.LastAt())
+	require.Equal(t, int64(math.MaxInt64), c.LastAt())
 }
 
 func TestMeterState(t *testing.T) {
