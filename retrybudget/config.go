@@ -218,7 +218,7 @@ type settings struct {
 	bucket bool
 
 	capacity     int64 // amounts: billionths of a token
-	initial      int64 // deposited at the start, on top of reserve
+	initial      int64 // deposited at the start, as far as there is room
 	reserve      int64 // with TTL: the floor
 	cost         int64
 	threshold    int64
@@ -226,7 +226,7 @@ type settings struct {
 	perSuccess   int64
 	retrySuccess int64
 	perFailure   int64
-	perSecond    int64 // drip; 0 with TTL, where reserve stands in
+	perSecond    int64 // drip; with TTL, reserve stands in
 	slot         int64 // nanoseconds; 0 without TTL
 
 	share      bool
@@ -266,11 +266,10 @@ func (c Config) compile() *settings {
 			q, _ := bits.Div64(hi, lo, second)
 			s.reserve = int64(min(q, uint64(s.reserve)))
 		}
-		s.perSecond = 0
 		s.capacity = max(s.capacity, s.reserve)
-		s.initial = min(units(max(c.Initial, 0)), s.capacity-s.reserve)
+		s.initial = units(c.Initial)
 	} else {
-		s.initial = min(units(orDefault(c.Initial, maxTokens)), s.capacity)
+		s.initial = units(orDefault(c.Initial, maxTokens))
 	}
 	if s.share {
 		s.inFlight = c.Share.Of == Active

@@ -25,6 +25,7 @@ func TestValidate(t *testing.T) {
 		{config{Capacity: -1, Cost: 50, Share: retrybudget.Share{Min: 1}}, ""},
 		{config{Initial: -1, Cost: -1, PerSuccess: -1, PerSecond: -1}, ""},
 		{config{Capacity: 1e8, PerSecond: 1e8, TTL: math.MaxInt64}, ""},
+		{config{Capacity: 1e8, PerSecond: 1e8, TTL: 184_467_440_738}, ""}, // the reserve is just over 2^64
 		{config{PerSecond: 10, TTL: 10 * time.Second, Cost: 100}, ""},
 		{config{Cost: 10}, ""},
 		{config{Initial: 50}, ""},
@@ -61,6 +62,14 @@ func TestValidate(t *testing.T) {
 		require.Panics(t, func() { retrybudget.New(tc.cfg) })
 		require.Panics(t, func() { retrybudget.NewCore(tc.cfg) })
 	}
+}
+
+func TestRetryAfterCountsFromTheLatestInput(t *testing.T) {
+	c := retrybudget.NewCore(retrybudget.Config{PerSecond: 0.5})
+	require.Equal(t, 10, withdraw(&c, 10*sec, 20))
+	require.Equal(t, 2*time.Second, c.RetryAfter(10*sec))
+	require.Equal(t, 2*time.Second, c.RetryAfter(0))
+	require.Equal(t, time.Second, c.RetryAfter(11*sec))
 }
 
 func TestZeroValuesRefuse(t *testing.T) {
@@ -126,6 +135,13 @@ func TestRefund(t *testing.T) {
 		c.Refund(5 * sec)
 		require.Equal(t, 1.0, c.Balance(10*sec), "the one left counts as the later")
 		require.Equal(t, 2.0, c.Balance(15*sec))
+	})
+	t.Run("nor by the share", func(t *testing.T) {
+		c := retrybudget.NewCore(retrybudget.Config{Capacity: -1, Share: retrybudget.Share{Min: 2}})
+		require.True(t, c.Withdraw(0))
+		require.True(t, c.Withdraw(5*sec))
+		c.Refund(5 * sec)
+		require.Equal(t, 1, withdraw(&c, 10*sec, 5), "the one of 5s counts until 15s")
 	})
 	t.Run("a refund does not lift the balance above the capacity", func(t *testing.T) {
 		for _, ttl := range []time.Duration{0, 10 * time.Second} {
@@ -228,7 +244,7 @@ func TestLargest(t *testing.T) {
 		require.False(t, c.Withdraw(0))
 		at, ok := c.NextGrant(0)
 		require.True(t, ok)
-		require.EqualValues(t, math.MaxInt64, at)
+		require.Equal(t, int64(math.MaxInt64), at)
 		require.Equal(t, time.Hour, c.RetryAfter(0))
 	})
 	t.Run("share", func(t *testing.T) {
@@ -242,7 +258,7 @@ func TestLargest(t *testing.T) {
 	t.Run("slots", func(t *testing.T) {
 		cfg := retrybudget.Config{Capacity: 1e8, Initial: 1e8, Cost: 1e8, PerRequest: 1e8, PerSecond: -1, TTL: 10 * time.Second}
 		c := retrybudget.NewCore(cfg)
-		for now := range int64(20) {
+		for now := range int64(10) { // then the first deposit expires
 			for range 100 {
 				require.True(t, c.Withdraw(now*sec))
 				require.False(t, c.Withdraw(now*sec))

@@ -47,6 +47,7 @@ func TestReady(t *testing.T) {
 			c.Request(0)
 		}
 		require.Equal(t, 110, withdraw(&c, 5*sec, 200))
+		require.Equal(t, 0.0, c.Balance(10*sec), "a debt shows as nothing")
 		c.Request(10 * sec)
 		for range 49 {
 			c.Request(10 * sec)

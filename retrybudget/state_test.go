@@ -2,6 +2,7 @@ package retrybudget_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"math"
 	"testing"
@@ -122,6 +123,56 @@ func TestRestoreErrors(t *testing.T) {
 	ferron := retrybudget.NewCore(retrybudget.Ferron())
 	_, err = ferron.RestoreState(strict, 0)
 	require.ErrorContains(t, err, "configurations differ")
+
+	// States that no run leads to, by hand: flags, age, balance, carry, four
+	// counts, and for the ring the age of its newest slot and ten pairs.
+	ring := func(age, in byte) []byte {
+		b := append(make([]byte, 0, 32), age)
+		return append(append(b, make([]byte, 18)...), in, 0)
+	}
+	build := func(flags, age uint64, balance int64, carry uint64, tail ...byte) []byte {
+		b := binary.AppendUvarint([]byte{1}, flags)
+		b = binary.AppendUvarint(b, age)
+		b = binary.AppendVarint(b, balance)
+		b = binary.AppendUvarint(b, carry)
+		return append(append(b, 0, 0, 0, 0), tail...)
+	}
+	expiring := retrybudget.Config{Capacity: 20e-9, Cost: 1e-9, PerSecond: -1, TTL: 100} // a slot is 10 ns
+	for _, tc := range []struct {
+		cfg   retrybudget.Config
+		state []byte
+		now   int64
+		want  string // "" when possible
+	}{
+		{retrybudget.Config{}, build(1, 0, 10e9, 0), 0, ""},
+		{retrybudget.Config{}, build(1, 0, 10e9-1, 1e9-1), 0, ""},
+		{retrybudget.Config{}, build(1, 0, 10e9+1, 0), 0, "balance out of range"},
+		{retrybudget.Config{}, build(1, 0, -1, 0), 0, "balance out of range"},
+		{retrybudget.Config{}, build(1, 0, 10e9, 1), 0, "balance out of range"},
+		{retrybudget.Config{}, build(1, 0, 9e9, 1e9), 0, "carry out of range"},
+		{expiring, build(3, 0, 20, 0, ring(9, 20)...), 0, ""},
+		{expiring, build(3, 0, 21, 0, ring(9, 21)...), 0, "balance out of range"},
+		{expiring, build(3, 0, 19, 0, ring(9, 20)...), 0, "balance out of range"},
+		{expiring, build(3, 0, 20, 1, ring(9, 20)...), 0, "balance out of range"},
+		{expiring, build(3, 0, 20, 0, ring(10, 20)...), 0, "slots age out of range"},
+		{expiring, build(3, 5, 20, 0, ring(9, 20)...), math.MinInt64 + 14, ""},
+		{expiring, build(3, 5, 20, 0, ring(9, 20)...), math.MinInt64 + 13, "slot age out of range"},
+		{expiring, build(2, 0, 20, 0, ring(0, 20)...), 0, ""},
+		{expiring, build(2, 0, 20, 0, ring(1, 20)...), 0, "slot age out of range"},
+	} {
+		c := retrybudget.NewCore(tc.cfg)
+		_, err := c.RestoreState(tc.state, tc.now)
+		if tc.want == "" {
+			require.NoError(t, err, "%x", tc.state)
+			continue
+		}
+		require.ErrorIs(t, err, retrybudget.ErrState)
+		require.ErrorContains(t, err, tc.want, "%x", tc.state)
+	}
+
+	// Before the first input there is nothing whose age matters.
+	fresh := retrybudget.NewCore(retrybudget.Config{})
+	require.Equal(t, fresh.AppendState(nil, 0), fresh.AppendState(nil, 5*sec))
 
 	var zero retrybudget.Core
 	_, err = zero.RestoreState(zero.AppendState(nil, 0), 0)
