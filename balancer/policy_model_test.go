@@ -1,8 +1,8 @@
 package balancer_test
 
 import (
+	"cmp"
 	"fmt"
-	"math/big"
 	"slices"
 	"sort"
 	"testing"
@@ -24,8 +24,8 @@ type modelHost struct {
 	up     bool
 	out    int // calls in flight
 
-	credit *big.Rat   // smooth: credit, over the sum that was paid
-	points []*big.Rat // wheel: its places in a lap, the next one first
+	credit int     // smooth
+	points []int64 // wheel: its places in a lap
 }
 
 func (h *modelHost) usable() bool { return h.up && h.weight > 0 }
@@ -45,7 +45,7 @@ type modelPool struct {
 	hosts []*modelHost
 	turn  *modelHost // whose turn it is; nil for the first one's
 	drawn bool       // the turn is where the seed put it
-	pos   *big.Rat   // wheel: how far in the lap the latest pick was
+	pos   int64      // wheel: how far in the lap the latest pick was
 	ever  int64
 }
 
@@ -93,28 +93,22 @@ func (turns) check(m *modelPool, h *modelHost) error {
 	return nil
 }
 
-// nginx is smooth weighted round robin in exact fractions: of usable hosts with
-// sum W, each gains w/W of a pick, and the pick costs one. Scaled by W that is
-// the integer algorithm, as long as W stays what it is; so credit is carried in
-// units of weight.
+// nginx is smooth weighted round robin: every usable host gains its weight, the
+// one with the most is picked and pays what all have gained. Of equals the first
+// one is picked, which a stable sort says without a comparison of our own.
 type nginx struct{ noState }
 
-func (nginx) join(_ *modelPool, h *modelHost) { h.credit = new(big.Rat) }
-
-func (nginx) pick(m *modelPool) (best *modelHost) {
-	sum := new(big.Rat)
-	for _, h := range m.usable() {
-		w := new(big.Rat).SetInt64(int64(h.weight))
-		sum.Add(sum, w)
-		h.credit.Add(h.credit, w)
+func (nginx) pick(m *modelPool) *modelHost {
+	order, sum := m.usable(), 0
+	for _, h := range order {
+		sum += h.weight
+		h.credit += h.weight
 	}
-	// The most credit; of equals the first. A stable sort says just that.
-	order := m.usable()
-	sort.SliceStable(order, func(i, j int) bool { return order[i].credit.Cmp(order[j].credit) > 0 })
+	sort.SliceStable(order, func(i, j int) bool { return order[i].credit > order[j].credit })
 	if len(order) == 0 {
 		return nil
 	}
-	order[0].credit.Sub(order[0].credit, sum)
+	order[0].credit -= sum
 	return order[0]
 }
 
@@ -129,7 +123,7 @@ func (f fewest) least(m *modelPool) (least []*modelHost) {
 	for _, h := range m.usable() {
 		c := 0
 		if len(least) > 0 {
-			c = big.NewRat(int64(h.out), int64(h.weight)).Cmp(big.NewRat(int64(least[0].out), int64(least[0].weight)))
+			c = cmp.Compare(h.out*least[0].weight, least[0].out*h.weight)
 		}
 		if c < 0 {
 			least = nil
@@ -174,21 +168,22 @@ type twoChoices struct {
 	peak bool
 }
 
-func (c twoChoices) cost(h *modelHost) *big.Rat {
-	n := int64(h.out)
-	switch {
-	case c.peak && n == 0:
-		n = 1
-	case c.peak:
-		n = (n + 1) << 40
+// cost is in calls, or in nanoseconds.
+func (c twoChoices) cost(h *modelHost) int64 {
+	switch n := int64(h.out); {
+	case !c.peak:
+		return n
+	case n == 0:
+		return 1
+	default:
+		return (n + 1) << 40
 	}
-	return big.NewRat(n, int64(h.weight))
 }
 
 func (c twoChoices) check(m *modelPool, h *modelHost) error {
 	better := 0
 	for _, o := range m.usable() {
-		if c.cost(o).Cmp(c.cost(h)) < 0 {
+		if c.cost(o)*int64(h.weight) < c.cost(h)*int64(o.weight) {
 			better++
 		}
 	}
@@ -213,16 +208,15 @@ func (calendar) check(*modelPool, *modelHost) error { return nil }
 func place(h *modelHost, phase int64) {
 	h.points = nil
 	for k := range int64(h.weight) {
-		h.points = append(h.points, big.NewRat((k*modelLap+phase)/int64(h.weight), 1))
+		h.points = append(h.points, (k*modelLap+phase)/int64(h.weight))
 	}
 }
 
 func (c calendar) join(m *modelPool, h *modelHost) {
 	if h.weight > 0 {
 		// Multiples of the golden ratio, modulo 1, in 32 bits.
-		phase := new(big.Int).Mul(big.NewInt(m.ever), new(big.Int).SetUint64(0x9e3779b97f4a7c15))
-		phase.Rsh(phase, 32).And(phase, big.NewInt(modelLap-1))
-		place(h, phase.Int64())
+		phase := uint64(m.ever) * 0x9e3779b97f4a7c15 >> 32
+		place(h, int64(phase))
 		m.ever++
 	}
 }
@@ -238,14 +232,13 @@ func (c calendar) reweigh(m *modelPool, h *modelHost, w int) {
 	case old == 0:
 		c.join(m, h)
 	default:
-		from := m.pos.Num().Int64()
-		if m.turn != nil && c.hash(h.id) <= c.hash(m.turn.id) {
+		from, next := m.pos, int64(-1)
+		if c.done(m, h) {
 			from++
 		}
-		next := int64(-1)
 		for _, lap := range []int64{0, modelLap} {
 			for _, p := range h.points {
-				if at := p.Num().Int64() + lap; at >= from && (next < 0 || at < next) {
+				if at := p + lap; at >= from && (next < 0 || at < next) {
 					next = at
 				}
 			}
@@ -255,33 +248,29 @@ func (c calendar) reweigh(m *modelPool, h *modelHost, w int) {
 	}
 }
 
+// done tells whether a place of h at the position has been visited: those at one
+// position go in the order of hashes.
+func (c calendar) done(m *modelPool, h *modelHost) bool {
+	return m.turn != nil && c.hash(h.id) <= c.hash(m.turn.id)
+}
+
 func (c calendar) pick(m *modelPool) *modelHost {
 	var best *modelHost
-	var due *big.Rat
-	lap := big.NewRat(modelLap, 1)
+	var due int64
 	for _, h := range m.usable() {
-		for _, p := range h.points {
-			at := new(big.Rat).Set(p)
-			// Done on this lap: before the position, or at it and not after the host
-			// picked last in the order of hashes.
-			if cmp := at.Cmp(m.pos); cmp < 0 || cmp == 0 && m.turn != nil && c.hash(h.id) <= c.hash(m.turn.id) {
-				at.Add(at, lap)
+		done := c.done(m, h)
+		for _, at := range h.points {
+			if at < m.pos || at == m.pos && done {
+				at += modelLap
 			}
-			if cmp := 1; best != nil {
-				if cmp = due.Cmp(at); cmp < 0 || cmp == 0 && c.hash(best.id) < c.hash(h.id) {
-					continue
-				}
+			if best == nil || at < due || at == due && c.hash(h.id) < c.hash(best.id) {
+				best, due = h, at
 			}
-			best, due = h, at
 		}
 	}
-	if best == nil {
-		return nil
+	if best != nil {
+		m.pos, m.turn = due%modelLap, best
 	}
-	if due.Cmp(lap) >= 0 {
-		due.Sub(due, lap)
-	}
-	m.pos, m.turn = due, best
 	return best
 }
 
@@ -332,7 +321,7 @@ type machine struct {
 }
 
 func newMachine(fail func(string, ...any), what modelled, seed uint64, weights []int) *machine {
-	m := &machine{fail: fail, modelled: what, m: modelPool{pos: new(big.Rat)}}
+	m := &machine{fail: fail, modelled: what}
 	cfg := plain(what.policy)
 	cfg.Clock, cfg.Seed = clock.NewManual(time.Unix(0, 0)), seed
 	var err error
