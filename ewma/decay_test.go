@@ -22,9 +22,12 @@ func bigInt(v uint64) *big.Float {
 }
 
 // bigExp returns e^-x for x >= 0 by its series, after x has been halved until
-// it is small.
+// it is small. From x = 1000 it is 0, to far more places than Q63 has.
 func bigExp(x *big.Float) *big.Float {
 	const halvings = 40
+	if x.Cmp(bigInt(1000)) > 0 {
+		return bigInt(0)
+	}
 	y := new(big.Float).SetPrec(prec).SetMantExp(x, -halvings)
 	sum, term := bigInt(1), bigInt(1)
 	for k := uint64(1); k < 20; k++ {
