@@ -392,6 +392,93 @@ func TestFallback(t *testing.T) {
 	}
 }
 
+// Among the ejected, too, Random is exact, also if the heavy ones cannot serve.
+func TestFallbackByWeight(t *testing.T) {
+	seed, fixed := seedOf(t, 7)
+	cfg := plain(balancer.Random{})
+	cfg.Seed = seed
+	cfg.Outlier = outlier.Config{Consecutive: 1, MaxEjectedPercent: 100, Last: outlier.EjectLast}
+	r := newRig(t, cfg, peersOf(1_000_000, 1, 3)...)
+	for _, id := range []string{"B", "C"} {
+		r.only(id, func() { r.hold().Release(balancer.TransportFailure) })
+	}
+	r.set("A", false)
+	got := map[string]int{}
+	for range 4000 {
+		l := r.hold()
+		require.True(t, l.Fallback())
+		got[l.Upstream().id]++
+		l.Release(balancer.Ignored)
+	}
+	band(t, fixed, got["B"], 4000, 0.25, 82)
+	require.Equal(t, 4000, got["B"]+got["C"])
+}
+
+// witness is a policy that looks at everything a View and a Call have to say of
+// the first host, and picks it.
+type witness struct{ seen *[]any }
+
+func (witness) Name() string { return "witness" }
+func (w witness) NewPicker(v *balancer.View, _ balancer.Picker) balancer.Picker {
+	return witnessPicker{w, v}
+}
+
+type witnessPicker struct {
+	witness
+	v *balancer.View
+}
+
+func (w witnessPicker) Pick(c balancer.Call) int {
+	v := w.v
+	latency, measured := v.Latency(0, c)
+	key, has := c.Key()
+	*w.seen = []any{
+		c.Now(), c.Attempt(), key, has,
+		v.Len(), v.ID(0), v.Weight(0), v.Inflight(0), v.Usable(1), v.UsableCount(), v.NextUsable(1), v.NthUsable(1), v.NthUsable(2),
+		v.Fallback(), v.Seed(), latency, measured, v.FailShare(0, c), v.Oldest(0, c), *v.Scratch(0), *v.Shared(),
+	}
+	v.Scratch(0)[1]++
+	v.Shared()[0]++
+	return 0
+}
+
+func TestViewAndCall(t *testing.T) {
+	var seen []any
+	r := newRig(t, plain(witness{&seen}), peersOf(4, 1, 2)...)
+	r.set("B", false)
+	l := r.hold()
+	require.Equal(t, []any{
+		time.Duration(0), 0, uint64(0), false,
+		3, "A", 4, 0, false, 2, 2, 2, -1,
+		false, uint64(7), time.Duration(0), false, 0, time.Duration(0), [2]uint64{}, [2]uint64{},
+	}, seen)
+	r.clk.Advance(time.Second)
+	l.Settle(balancer.Report{Outcome: balancer.Failure, Latency: 3 * time.Millisecond})
+	r.load("A", 2)
+	r.clk.Advance(time.Second)
+	l, err := r.pool.Acquire(balancer.Request{Key: balancer.HashKey(99)})
+	require.NoError(t, err)
+	require.Equal(t, "A", l.Upstream().id)
+	require.Equal(t, []any{2 * time.Second, 0, uint64(99), true, 3, "A", 4, 2}, seen[:8])
+	require.Equal(t, true, seen[16])
+	require.InDelta(t, 904, seen[17], 1, "one second of ten has passed")
+	require.Equal(t, []any{time.Second, [2]uint64{0, 3}, [2]uint64{3, 0}}, seen[18:])
+
+	// State of the host follows it, and that of the tier stays.
+	r.update(peersOf(4)...)
+	r.hold()
+	require.Equal(t, []any{[2]uint64{0, 4}, [2]uint64{4, 0}}, seen[19:])
+
+	// The second attempt has another draw and another number.
+	try := r.pool.Start(balancer.Request{})
+	try.Next()
+	try.Done(balancer.Report{Outcome: balancer.TransportFailure})
+	r.update(peersOf(1, 1)...)
+	require.Equal(t, balancer.StepSend, try.Next().Kind)
+	require.Equal(t, 1, seen[1])
+	require.Equal(t, uint64(1), r.pool.Snapshot().Totals.BadPicks, "A was tried; B was used instead")
+}
+
 // A Pool saved at any moment goes on as the original does.
 func TestPoliciesAreRestored(t *testing.T) {
 	checkSeeded(t, 3, func(t *rapid.T) {
