@@ -70,30 +70,37 @@ func TestJitter(t *testing.T) {
 }
 
 func TestEnforce(t *testing.T) {
-	// Of 10000 verdicts a quarter is enforced: 2500 +- 4 sigma (43).
-	n := 10_000
-	enforced := 0
-	r := newRig(t, 1, 2, outlier.Config{Enforce: 25, Base: 1, Max: 1})
-	at := int64(0)
-	for range n {
-		for range 5 {
-			r.c.Record(at, r.hosts[0], at, failure, -1)
+	// Of 10000 verdicts each percentage is enforced, within 4 sigma.
+	for percent, sigma := range map[int]float64{1: 9.95, 25: 43.3, 99: 9.95} {
+		const n = 10_000
+		enforced := 0
+		r := newRig(t, 1, 2, outlier.Config{Enforce: percent, Base: 1, Max: 1})
+		at := int64(0)
+		for range n {
+			for range 5 {
+				r.c.Record(at, r.hosts[0], at, failure, -1)
+			}
+			ch := r.drain()
+			last := ch[len(ch)-1]
+			if last.Kind == outlier.Ejected {
+				enforced++
+			} else {
+				want := outlier.Change{
+					Host: r.hosts[0], Kind: outlier.WouldEject, Rule: outlier.RuleConsecutive,
+					Cause: outlier.CauseUnenforced, At: at, Until: at + 1, Count: 1, Weight: 1000, Seen: 5, Limit: 5,
+				}
+				if last != want {
+					t.Fatalf("%+v, want %+v", last, want)
+				}
+				if r.hosts[0].Streak() != 0 {
+					t.Fatal("five more are needed")
+				}
+			}
+			at += 2
+			r.c.Poll(at)
 		}
-		ch := r.drain()
-		last := ch[len(ch)-1]
-		if last.Kind == outlier.Ejected {
-			enforced++
-		} else {
-			require.Equal(t, outlier.WouldEject, last.Kind)
-			require.Equal(t, outlier.CauseUnenforced, last.Cause)
-			require.Equal(t, at+1, last.Until)
-			require.Zero(t, r.hosts[0].Streak(), "five more are needed")
-			require.Equal(t, 1000, last.Weight)
-		}
-		at += 2
-		r.c.Poll(at)
+		require.InDelta(t, n*percent/100, enforced, 4*sigma)
 	}
-	require.InDelta(t, n/4, enforced, 4*43.3)
 
 	for enforce, want := range map[int]int{-1: 0, 0: 1, 100: 1} {
 		r := newRig(t, sec, 2, outlier.Config{Enforce: enforce})
@@ -101,7 +108,7 @@ func TestEnforce(t *testing.T) {
 		require.Equal(t, want, r.c.EjectedCount())
 	}
 	// Each rule has its own percentage.
-	r = newRig(t, sec, 4, outlier.Config{
+	r := newRig(t, sec, 4, outlier.Config{
 		Consecutive: 3, SuccessRate: outlier.SuccessRate{On: true, MinHosts: 1, Factor: 1000, Enforce: -1},
 		FailurePercentage: outlier.FailurePercentage{On: true, MinHosts: 1, Enforce: -1},
 		Latency:           outlier.Latency{On: true, MinSamples: 1, Window: 1, Enforce: -1},

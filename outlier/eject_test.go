@@ -177,6 +177,39 @@ func TestWorstFirst(t *testing.T) {
 	}
 	r.sweep(10, 1, 3)
 	require.Equal(t, []int{0, 2}, r.kinds(outlier.Spared))
+
+	// Among equals the numbers of the moment decide.
+	r = newRig(t, sec, 5, outlier.Config{
+		Consecutive: -1, MaxEjectedPercent: 40,
+		FailurePercentage: outlier.FailurePercentage{On: true, MinHosts: 1, MinRequests: 10, Threshold: 50},
+	})
+	for i := range 5 {
+		r.mixed(1, i, 0, 10)
+	}
+	for i, h := range r.hosts {
+		h.Index = 10 - i
+	}
+	r.c.Poll(10 * sec)
+	require.Equal(t, []int{6, 7}, r.kinds(outlier.Ejected))
+}
+
+// TestDeadBound: the dead-host rule holds up to its rate, and only below half of
+// the mean.
+func TestDeadBound(t *testing.T) {
+	for _, c := range []struct{ good, others, out int }{
+		{100, 1000, 3}, {101, 1000, 0}, {100, 201, 0}, {100, 350, 3},
+	} {
+		r := newRig(t, sec, 10, rates(false))
+		for i := range 10 {
+			good := c.others
+			if i < 3 { // too many for the statistic
+				good = c.good
+			}
+			r.mixed(1, i, good, 1000-good)
+		}
+		r.c.Poll(10 * sec)
+		require.Equal(t, c.out, r.c.EjectedCount(), "%+v", c)
+	}
 }
 
 // TestForget: everything goes but the members.

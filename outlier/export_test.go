@@ -11,3 +11,6 @@ func Settings(c Config) any {
 	s.sr.Enforce, s.fp.Enforce, s.lt.Enforce = 0, 0, 0
 	return s
 }
+
+// BaselineOf is what the score of h is compared with.
+func BaselineOf(c *Core, h *Host) (int64, bool) { return c.baseline(h) }
