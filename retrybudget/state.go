@@ -204,9 +204,6 @@ func (c *Core) RestoreState(b []byte, now int64) (rest []byte, err error) {
 	n.retrying = int64(r.uint("retries", maxSum))
 	n.granted = r.uint("granted", ^uint64(0))
 	n.refused = r.uint("refused", ^uint64(0))
-	if !n.seen {
-		n.latest = 0
-	}
 	if want&flagExpire != 0 {
 		n.restoreBucket(r)
 	} else if s := c.set; r.err == nil {
