@@ -8,11 +8,18 @@ import (
 )
 
 // Hash sends requests with one key to one host: the first usable owner on a
-// weighted consistent-hash ring. A host that is out moves its own keys only,
-// each to the next owner on the ring, and its return moves them back; so does a
-// host that this request has tried. O(1) expected.
+// weighted consistent-hash ring (Karger et al. 1997, see package hashring). A
+// host that is out moves its own keys only, each to the next owner on the ring,
+// exactly as if the ring had been built without it, and its return moves them
+// back; so does a host that this request has tried.
+//
+// Cost: O(1) expected while a constant share of the weight is usable: with a
+// share of s, about 1/s steps on the ring.
+//
+// The zero value is ready to use. Safe for concurrent use.
 type Hash struct {
-	// Ring sets up the ring. The zero value has 160 points per unit of weight.
+	// Ring sets up the ring. If zero, it has 160 points per unit of weight and no
+	// seed: it is the same in every process, whatever the Pool's seed.
 	Ring hashring.RingConfig
 
 	// Keyless picks for requests without a key. If nil, RoundRobin{}.
@@ -22,7 +29,7 @@ type Hash struct {
 // Name implements Policy.
 func (Hash) Name() string { return "hash" }
 
-// Validate reports a bad ring setting.
+// Validate reports a bad setting, of the ring or of Keyless, as a *ConfigError.
 func (p Hash) Validate() error {
 	if err := p.Ring.Validate(); err != nil {
 		return &ConfigError{Field: "Hash.Ring", Err: err}

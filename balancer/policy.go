@@ -21,7 +21,8 @@ type Policy interface {
 	NewPicker(v *View, prev Picker) Picker
 }
 
-// Picker chooses one of the hosts of its View.
+// Picker chooses one of the hosts of its View. The Pool calls it under its lock,
+// one call at a time: it need not be safe for concurrent use.
 type Picker interface {
 	// Pick returns the index of a host for which View.Usable is true, or -1 if
 	// there is none. It is called under the Pool's lock: it must not block,
@@ -33,7 +34,7 @@ type Picker interface {
 }
 
 // Follower is implemented by a [Picker] that keeps an index over load or
-// eligibility, such as a tree.
+// eligibility, such as a tree. It is called as a Picker is.
 type Follower interface {
 	// Changed is called under the Pool's lock after host i's in-flight count or
 	// its Usable bit has changed. The rules of Pick apply.
@@ -41,7 +42,8 @@ type Follower interface {
 }
 
 // Call is what a Picker may know of the request at hand. It is a small value;
-// passing it on costs nothing.
+// passing it on costs nothing. The zero Call is one without a key at the Pool's
+// epoch. Safe for concurrent use.
 type Call struct {
 	now   int64
 	key   uint64
@@ -64,8 +66,9 @@ func (c Call) Attempt() int { return int(c.flags >> 1) }
 func (c Call) Draw(k uint64) uint64 { return mix(c.draw + (k+1)*golden) }
 
 // View is a Picker's window on the hosts of its tier: indices 0 to Len()-1 in
-// the order of the latest Update. Reads of one host are O(1). It is valid under
-// the Pool's lock only, that is inside NewPicker, Pick and Changed.
+// the order of the latest Update. Reads of one host are O(1); an index outside
+// that range panics. It is valid under the Pool's lock only, that is inside
+// NewPicker, Pick and Changed, and not safe for concurrent use elsewhere.
 type View struct {
 	hosts   []*host
 	usable  bitmap
