@@ -66,8 +66,8 @@ type Config struct {
 
 	// FailureRate opens the breaker when at least this share of the results in
 	// the window failed, and the window holds at least MinCalls results. The
-	// share is exact: it is read as the first continued-fraction convergent
-	// equal to the float64, so that 0.1 is one in ten and 2.0/3 two in three.
+	// share is exact: the float64 is read as the fraction that was meant, by its
+	// continued fraction, so that 0.1 is one in ten and 2.0/3 two in three.
 	// If zero, off. Otherwise from 0.000001 to 1.
 	FailureRate float64
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -137,6 +138,14 @@ func TestRejectedErrorFollowsTheEnd(t *testing.T) {
 	_, err = b.Allow(sec(15))
 	require.NoError(t, err)
 	require.Equal(t, sec(45), until(b, sec(15)))
+
+	// Open for ever, then forced: there is no end in either.
+	b.Trip(sec(20), math.MaxInt64)
+	_, err = b.Allow(sec(20))
+	require.EqualError(t, err, "breaker: open")
+	b.Force(sec(20), breaker.Open)
+	_, err = b.Allow(sec(20))
+	require.EqualError(t, err, "breaker: forced open")
 }
 
 func TestNothingAllocates(t *testing.T) {

@@ -31,11 +31,11 @@ func sub(a, b int64) int64 {
 // be up to maxGrowth times larger. The zero ratio is a rule that is off.
 type ratio struct{ num, den uint64 }
 
-// ratioOf returns the first continued-fraction convergent of f that is f again
-// when divided as float64, or the last one with a denominator below 2^31. Every
-// fraction of two numbers below a million comes back as itself, reduced: the
-// distance between f and the fraction is far below 1/(2 den^2), and by
-// Legendre's theorem it is then a convergent. f must be valid for a Config.
+// ratioOf returns the last convergent of the continued fraction of f with a
+// denominator up to 2^31. Every n/d with d up to a million comes back as itself,
+// reduced. The float64 nearest to it is so near, within 2^-54 for n < d, that by
+// Legendre's theorem n/d is a convergent, and the next one has a denominator of
+// about 2^54/d, which is too large. f must be valid for a Config.
 func ratioOf(f float64) ratio {
 	if f == 0 {
 		return ratio{}
@@ -48,7 +48,7 @@ func ratioOf(f float64) ratio {
 	// Convergents h/k of a/b by Euclid's algorithm, the whole part being the
 	// first.
 	h0, k0, h, k := uint64(1), uint64(0), whole, uint64(1)
-	for a != 0 && float64(h)/float64(k) != f {
+	for a != 0 {
 		q := b / a
 		a, b = b%a, a
 		if q > 1<<31 || q*k+k0 > 1<<31 {

@@ -157,6 +157,35 @@ func TestQueueDropsTheOldest(t *testing.T) {
 	require.False(t, ok)
 }
 
+// At the end of time the last slice never ends, and so loses nothing.
+func TestRatesStayAtTheEndOfTime(t *testing.T) {
+	var r rates
+	for i := range uint64(3 * slices) {
+		r.add(math.MaxInt64, 1, true, false)
+		require.Equal(t, i+1, r.at(math.MaxInt64, 1).calls)
+	}
+}
+
+func TestOpenForEverHasNoJitter(t *testing.T) {
+	s := Config{OpenFor: math.MaxInt64, OpenJitter: 0.5}.compile()
+	require.EqualValues(t, int64(math.MaxInt64), s.openLength(1, 1, 0))
+}
+
+// Trials out of order would break the rule that the oldest lease ends first.
+func TestRestoreRefusesTrialsOutOfOrder(t *testing.T) {
+	for _, bad := range [][]trial{{{1, 20}, {2, 10}}, {{1, 20}, {1, 20}}, {{0, 20}}} {
+		c := NewCore(Config{Trials: 2}, 0)
+		c.Force(0, Open)
+		c.Force(0, HalfOpen)
+		saved := c.AppendState(nil, 0)
+		_, err := c.RestoreState(saved, 0)
+		require.NoError(t, err)
+		c.x.trials = bad
+		_, err = c.RestoreState(c.AppendState(nil, 0), 0)
+		require.ErrorIs(t, err, ErrState)
+	}
+}
+
 // The numbers of eras and trials skip 0 when they wrap: 0 is the zero Ticket.
 func TestNumbersWrap(t *testing.T) {
 	c := NewCore(Config{ConsecutiveFailures: 1, OpenFor: 1, Passes: 2}, 0)

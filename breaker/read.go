@@ -75,14 +75,11 @@ func (c *Core) Flapping(now int64) bool {
 	return c.flap && (now < c.x.flapDue || c.x.flapDue == math.MaxInt64)
 }
 
-// Counts returns the numbers that the rules would compare at now. In a state that
-// time alone has ended, they are zero. Not safe for concurrent use with inputs.
+// Counts returns the numbers that the rules would compare at now. They are zero
+// while nothing is counted: in Open, and in half-open before the first trial. Not
+// safe for concurrent use with inputs.
 func (c *Core) Counts(now int64) Counts {
-	now = max(now, c.latest)
-	if c.state == Open && c.expired(now) {
-		return Counts{}
-	}
-	return c.count(now)
+	return c.count(max(now, c.latest))
 }
 
 // count is Counts for the state that the latest input left.

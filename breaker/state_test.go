@@ -222,6 +222,12 @@ func TestRestoreRefusesWhatIsNoState(t *testing.T) {
 				exercise(&got)
 			}
 		}
+		// Trials, but closed.
+		if bad := bytes.Clone(saved); bad[1] == byte(breaker.HalfOpen) {
+			bad[1] = byte(breaker.Closed)
+			_, err := target.RestoreState(bad, 0)
+			require.ErrorIs(t, err, breaker.ErrState)
+		}
 		for _, bad := range []string{"", "\x00", "\x02\x00", "\x01\x01\x00\x00\x00\x00\x00\x01\x00\x00"} {
 			_, err := target.RestoreState([]byte(bad), 0)
 			require.ErrorIs(t, err, breaker.ErrState)
