@@ -47,7 +47,7 @@ func (p *Pool[U]) Do(ctx context.Context, req Request, call func(context.Context
 	var last error
 	tried := false
 	for {
-		if err := ctx.Err(); err != nil && try.phase != phaseEnded {
+		if err := ctx.Err(); err != nil && try.course.phase != phaseEnded {
 			try.Stop()
 			return gaveUp(err, last)
 		}

@@ -54,7 +54,9 @@ type engine struct {
 	totals     Totals
 	seq        uint64
 	queue      []queued
+	taped      int // how many of the queue are on the tape
 	delivering bool
+	tape       *Tape
 }
 
 func (e *engine) init(cfg Config) error {
@@ -299,6 +301,9 @@ func b2i(b bool) int {
 }
 
 func (e *engine) setHealth(now int64, id string, healthy bool, reason string) error {
+	if rec := e.open(RecordHealth, 0); rec != nil {
+		rec.Upstream, rec.Healthy, rec.Note = id, healthy, reason
+	}
 	h := e.byID[id]
 	if h == nil {
 		return fmt.Errorf("%w: %q", ErrUnknownUpstream, id)
@@ -330,6 +335,12 @@ func distinct(set []traits) error {
 
 // update replaces the members.
 func (e *engine) update(now int64, set []traits) {
+	if rec := e.open(RecordUpdate, 0); rec != nil {
+		rec.Members = make([]Member, len(set))
+		for i, t := range set {
+			rec.Members[i] = Member{Name: t.id, Share: t.weight, Tier: t.priority, Limit: t.maxInflight}
+		}
+	}
 	keep := make(map[string]bool, len(set))
 	for _, t := range set {
 		keep[t.id] = true

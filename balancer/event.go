@@ -74,26 +74,33 @@ func (e Event) String() string {
 // emit queues an event; the engine's lock is held.
 func (e *engine) emit(kind EventKind, h *host, at, until int64, rule string, count int) {
 	e.seq++
-	if e.hook == nil {
+	if e.hook == nil && e.tape == nil {
 		return
 	}
 	ev := Event{Seq: e.seq, At: e.time(at), Kind: kind, Upstream: h.id, Rule: rule, Count: count}
 	if until != 0 {
 		ev.Until = e.time(until)
 	}
-	e.queue = append(e.queue, queued{ev, h.pos})
+	e.queue = append(e.queue, queued{ev, h.pos, at, until})
 }
 
 // queued is an event with the position of its upstream, by which changes that
 // fall on one instant are ordered.
 type queued struct {
 	Event
-	pos int32
+	pos       int32
+	at, until int64
 }
 
 // unlock ends a critical section and delivers what it queued, unless another
 // goroutine is delivering: that one then takes it along.
 func (e *engine) unlock() {
+	if e.tape != nil {
+		e.flush()
+	}
+	if e.hook == nil {
+		e.queue, e.taped = e.queue[:0], 0
+	}
 	mine := len(e.queue) > 0 && !e.delivering
 	if mine {
 		e.delivering = true
@@ -116,6 +123,7 @@ func (e *engine) deliver() {
 		// The hook ended this goroutine: the rest waits for the next input.
 		e.mu.Lock()
 		e.queue = append(slices.Clone(batch[next:]), e.queue...)
+		e.taped = len(e.queue)
 		e.delivering = false
 		e.mu.Unlock()
 	}()
@@ -126,7 +134,7 @@ func (e *engine) deliver() {
 			e.mu.Unlock()
 			return
 		}
-		batch, e.queue = e.queue, batch[:0]
+		batch, e.queue, e.taped = e.queue, batch[:0], 0
 		e.mu.Unlock()
 		for next = 0; next < len(batch); {
 			next++

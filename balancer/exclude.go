@@ -19,7 +19,7 @@ func (t *Try[U]) Exclusions() []Exclusion {
 	var out []Exclusion
 	for _, h := range e.hosts {
 		st, _ := e.status(h, now)
-		for _, tried := range t.triedHosts() {
+		for _, tried := range t.course.triedHosts() {
 			if tried == h {
 				st.Why = append(st.Why, "already_tried")
 			}

@@ -54,6 +54,9 @@ func (l Lease[U]) Answered() {
 	defer e.unlock()
 	if s := e.held(l.slot, l.gen); s != nil && s.answered == unanswered {
 		s.answered = e.advance(now)
+		if rec := e.open(RecordAnswered, s.request); rec != nil {
+			rec.Attempt = s.attempt
+		}
 		e.unqueue(l.slot)
 	}
 }
@@ -71,10 +74,16 @@ func (l Lease[U]) Settle(r Report) bool {
 	now := e.read()
 	e.mu.Lock()
 	defer e.unlock()
-	if e.held(l.slot, l.gen) == nil {
+	s := e.held(l.slot, l.gen)
+	if s == nil {
 		return false
 	}
-	e.settle(e.advance(now), l.slot, r)
+	now = e.advance(now)
+	if rec := e.open(RecordSettle, s.request); rec != nil {
+		rec.Attempt = s.attempt
+		rec.report(r)
+	}
+	e.settle(now, l.slot, r)
 	return true
 }
 
@@ -146,6 +155,27 @@ func (e *engine) begin(now int64, req *Request) {
 	}
 	e.totals.Requests++
 	e.budget.Request(now)
+}
+
+// acquireSole is a request of one attempt.
+func (e *engine) acquireSole(now int64, req *Request) (int32, error) {
+	rec := e.open(RecordAcquire, 0)
+	if rec != nil {
+		rec.Own = req.ID == 0
+	}
+	e.begin(now, req)
+	i, err := e.acquire(now, req, 0, nil)
+	if err != nil {
+		e.budget.End(now)
+	} else {
+		e.slots[i].sole = true
+	}
+	if rec != nil {
+		if rec.Request, rec.Key = req.ID, req.Key; err == nil {
+			rec.picked(&e.slots[i])
+		}
+	}
+	return i, err
 }
 
 // acquire picks a host for one attempt and leases it. tried is left out.

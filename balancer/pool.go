@@ -115,14 +115,10 @@ func (p *Pool[U]) Acquire(req Request) (Lease[U], error) {
 	now := p.e.read()
 	p.e.mu.Lock()
 	defer p.e.unlock()
-	now = p.e.advance(now)
-	p.e.begin(now, &req)
-	i, err := p.e.acquire(now, &req, 0, nil)
+	i, err := p.e.acquireSole(p.e.advance(now), &req)
 	if err != nil {
-		p.e.budget.End(now)
 		return Lease[U]{}, err
 	}
-	p.e.slots[i].sole = true
 	return p.lease(i), nil
 }
 
@@ -134,6 +130,7 @@ func (p *Pool[U]) Poll() {
 	p.e.mu.Lock()
 	defer p.e.unlock()
 	p.e.advance(now)
+	p.e.open(RecordPoll, 0)
 }
 
 // NextChange returns when state next changes by time alone, and whether it

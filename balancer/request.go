@@ -40,6 +40,9 @@ func StringKey(s string) Key { return Key{hash: hashring.Key(s), set: true} }
 // hashring.KeyUint64 for small integers.
 func HashKey(h uint64) Key { return Key{hash: h, set: true} }
 
+// Hash is the key's hash, and whether it is a key at all.
+func (k Key) Hash() (hash uint64, ok bool) { return k.hash, k.set }
+
 // Outcome is the verdict on one attempt.
 type Outcome uint8
 

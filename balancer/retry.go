@@ -1,7 +1,6 @@
 package balancer
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -62,9 +61,6 @@ func (r End) String() string {
 	return names[r]
 }
 
-// triedInline is how many hosts a Try remembers without allocating.
-const triedInline = 4
-
 // Try is the retry machine of one request: what it has tried, what it may still
 // spend, and how long it may take. It decides and never acts: a driver - Do, an
 // http.RoundTripper, a simulator - does what Next says.
@@ -85,17 +81,92 @@ const triedInline = 4
 // A retry goes to an upstream that the request has not tried, or first to the
 // same one if Retry.SameUpstream says so, and never to one whose breaker would
 // refuse it. The budget is asked before any wait, and only if there is somewhere
-// to go. A Try is for one request and one goroutine at a time.
+// to go. A driver that gives up calls Stop. A Try is for one request and one
+// goroutine at a time.
 type Try[U Upstream] struct {
-	pool     *Pool[U]
+	pool   *Pool[U]
+	course course
+	lease  Lease[U]
+}
+
+// Start begins a request. It decides nothing yet: the first Next does.
+func (p *Pool[U]) Start(req Request) Try[U] {
+	return Try[U]{pool: p, course: course{req: req, deadline: p.e.instant(req.Deadline)}}
+}
+
+// Request is the request's number, 0 before the first Next if the caller gave
+// none.
+func (t *Try[U]) Request() uint64 { return t.course.req.ID }
+
+// Retries is how many retries were begun.
+func (t *Try[U]) Retries() int { return t.course.retries }
+
+// Next decides what to do. While an attempt is out it repeats its StepSend, and
+// during a wait the rest of its StepWait.
+func (t *Try[U]) Next() Step[U] {
+	switch t.course.phase {
+	case phaseSent:
+		return Step[U]{Kind: StepSend, Lease: t.lease}
+	case phaseEnded:
+		return Step[U]{Kind: StepEnd, End: t.course.end}
+	}
+	e := &t.pool.e
+	now := e.read()
+	e.mu.Lock()
+	defer e.unlock()
+	kind, wait, err := e.next(e.advance(now), &t.course)
+	switch kind {
+	case StepSend:
+		t.lease = t.pool.lease(t.course.slot)
+		return Step[U]{Kind: StepSend, Lease: t.lease}
+	case StepWait:
+		return Step[U]{Kind: StepWait, Wait: time.Duration(wait)}
+	}
+	return Step[U]{Kind: StepEnd, End: t.course.end, Err: err}
+}
+
+// Done settles the attempt of the latest StepSend. Without one it does nothing.
+func (t *Try[U]) Done(r Report) {
+	if t.course.phase != phaseSent {
+		return
+	}
+	e := &t.pool.e
+	now := e.read()
+	e.mu.Lock()
+	defer e.unlock()
+	e.done(e.advance(now), &t.course, r)
+}
+
+// Stop ends the request where it is: a lease that is out is released as
+// Ignored, and a retry that was paid for and not sent gives its cost back.
+func (t *Try[U]) Stop() {
+	if t.course.phase == phaseStart {
+		t.course.phase, t.course.end = phaseEnded, EndAnswered
+	}
+	if t.course.phase == phaseEnded {
+		return
+	}
+	e := &t.pool.e
+	now := e.read()
+	e.mu.Lock()
+	defer e.unlock()
+	e.stop(e.advance(now), &t.course)
+}
+
+// triedInline is how many hosts a course remembers without allocating.
+const triedInline = 4
+
+// course is how far one request has come.
+type course struct {
 	req      Request
 	deadline int64
-	lease    Lease[U]
-	host     *host
+	host     *host // of the latest attempt
+	slot     int32 // its lease
+	gen      uint32
 	phase    phase
 	end      End
 	retries  int
-	same     int
+	same     int   // retries in a row on the same upstream
 	until    int64 // end of the wait
 	inline   [triedInline]*host
 	more     []*host
@@ -112,121 +183,112 @@ const (
 	phaseEnded
 )
 
-// Start begins a request. It decides nothing yet: the first Next does.
-func (p *Pool[U]) Start(req Request) Try[U] {
-	return Try[U]{pool: p, req: req, deadline: p.e.instant(req.Deadline)}
+// next decides what a course that has no attempt out does at now; the lock is
+// held. For StepSend the lease is in the course, for StepEnd the reason.
+func (e *engine) next(now int64, c *course) (kind StepKind, wait int64, err error) {
+	rec := e.open(RecordNext, c.req.ID)
+	if rec != nil {
+		rec.from(e, c)
+		rec.Own = c.req.ID == 0
+	}
+	switch {
+	case c.phase == phaseStart:
+		kind, err = e.first(now, c)
+	default:
+		kind, wait = e.again(now, c)
+	}
+	if rec != nil {
+		rec.Request = c.req.ID
+		if rec.Step, rec.Wait = kind, wait; kind == StepEnd {
+			rec.End = c.end
+		}
+		if kind == StepSend {
+			rec.picked(&e.slots[c.slot])
+		}
+	}
+	return kind, wait, err
 }
 
-// Request is the request's number, 0 before the first Next if the caller gave
-// none.
-func (t *Try[U]) Request() uint64 { return t.req.ID }
-
-// Retries is how many retries were begun.
-func (t *Try[U]) Retries() int { return t.retries }
-
-// Next decides what to do. While an attempt is out it repeats its StepSend, and
-// during a wait the rest of its StepWait.
-func (t *Try[U]) Next() Step[U] {
-	switch t.phase {
-	case phaseSent:
-		return Step[U]{Kind: StepSend, Lease: t.lease}
-	case phaseEnded:
-		return Step[U]{Kind: StepEnd, End: t.end}
+// first makes the first attempt.
+func (e *engine) first(now int64, c *course) (StepKind, error) {
+	e.begin(now, &c.req)
+	if now >= c.deadline {
+		return e.over(now, c, EndDeadline), ErrDeadline
 	}
-	e := &t.pool.e
-	now := e.read()
-	e.mu.Lock()
-	defer e.unlock()
-	now = e.advance(now)
-	if t.phase == phaseStart {
-		return t.first(now)
+	i, err := e.acquire(now, &c.req, 0, nil)
+	if err != nil {
+		return e.over(now, c, EndUnavailable), err
 	}
-	if t.phase == phaseFailed {
-		if end := t.mayRetry(now); end != 0 {
-			return t.over(end, nil)
+	return e.send(c, i), nil
+}
+
+// again decides on a retry, and makes it if there is nothing to wait for.
+func (e *engine) again(now int64, c *course) (StepKind, int64) {
+	if c.phase == phaseFailed {
+		if end := e.mayRetry(now, c); end != 0 {
+			return e.over(now, c, end), 0
 		}
-		if wait := e.retry.Backoff.wait(t.retries+1, e.backoffDraw(t.req.ID, t.retries)); wait > 0 {
-			if saturatingAdd(now, wait) >= t.deadline {
+		if wait := e.retry.Backoff.wait(c.retries+1, e.backoffDraw(c.req.ID, c.retries)); wait > 0 {
+			if saturatingAdd(now, wait) >= c.deadline {
 				e.budget.Refund(now)
-				return t.over(EndDeadline, nil)
+				return e.over(now, c, EndDeadline), 0
 			}
-			t.phase, t.until = phaseWaiting, saturatingAdd(now, wait)
+			c.phase, c.until = phaseWaiting, saturatingAdd(now, wait)
 		}
 	}
-	if t.phase == phaseWaiting && now < t.until {
-		return Step[U]{Kind: StepWait, Wait: time.Duration(t.until - now)}
+	if c.phase == phaseWaiting && now < c.until {
+		return StepWait, c.until - now
 	}
 	// What the budget was paid for may be gone by now.
 	switch {
-	case now >= t.deadline:
+	case now >= c.deadline:
 		e.budget.Refund(now)
-		return t.over(EndDeadline, nil)
-	case !t.sameAgain() && !e.hasTarget(t.triedHosts()):
+		return e.over(now, c, EndDeadline), 0
+	case !e.sameAgain(c) && !e.hasTarget(c.triedHosts()):
 		e.budget.Refund(now)
-		return t.over(EndNoTarget, nil)
+		return e.over(now, c, EndNoTarget), 0
 	}
-	return t.again(now)
-}
-
-// first makes the first attempt; the lock is held.
-func (t *Try[U]) first(now int64) Step[U] {
-	e := &t.pool.e
-	e.begin(now, &t.req)
-	if now >= t.deadline {
-		return t.over(EndDeadline, ErrDeadline)
-	}
-	i, err := e.acquire(now, &t.req, 0, nil)
-	if err != nil {
-		return t.over(EndUnavailable, err)
-	}
-	return t.send(i)
-}
-
-// again makes a retry, which has been paid for.
-func (t *Try[U]) again(now int64) Step[U] {
-	e := &t.pool.e
-	t.retries++
+	c.retries++
 	e.totals.Retries++
-	if t.sameAgain() {
-		t.same++
-		return t.send(e.hold(now, t.host, t.req.ID, t.retries, false))
+	if e.sameAgain(c) {
+		c.same++
+		return e.send(c, e.hold(now, c.host, c.req.ID, c.retries, false)), 0
 	}
-	t.same = 0
-	i, err := e.acquire(now, &t.req, t.retries, t.triedHosts())
+	c.same = 0
+	i, err := e.acquire(now, &c.req, c.retries, c.triedHosts())
 	if err != nil {
 		// hasTarget has just said otherwise.
-		return t.over(EndNoTarget, nil)
+		return e.over(now, c, EndNoTarget), 0
 	}
 	e.totals.Failovers++
-	return t.send(i)
+	return e.send(c, i), 0
 }
 
-func (t *Try[U]) send(i int32) Step[U] {
-	h := t.pool.e.slots[i].host
-	if h != t.host {
-		t.remember(h)
+func (e *engine) send(c *course, i int32) StepKind {
+	s := &e.slots[i]
+	if s.host != c.host {
+		c.remember(s.host)
 	}
-	t.host, t.lease, t.phase = h, t.pool.lease(i), phaseSent
-	return Step[U]{Kind: StepSend, Lease: t.lease}
+	c.host, c.slot, c.gen, c.phase = s.host, i, s.gen, phaseSent
+	return StepSend
 }
 
-// over ends the request; the lock is held.
-func (t *Try[U]) over(end End, err error) Step[U] {
-	t.phase, t.end = phaseEnded, end
-	t.pool.e.budget.End(t.pool.e.now)
-	return Step[U]{Kind: StepEnd, End: end, Err: err}
+// over ends the request.
+func (e *engine) over(now int64, c *course, end End) StepKind {
+	c.phase, c.end = phaseEnded, end
+	e.budget.End(now)
+	return StepEnd
 }
 
 // mayRetry decides whether the attempt that failed is followed by another one,
-// and pays for it; the lock is held.
-func (t *Try[U]) mayRetry(now int64) End {
-	e := &t.pool.e
+// and pays for it.
+func (e *engine) mayRetry(now int64, c *course) End {
 	switch {
-	case t.retries >= e.maxRetries:
+	case c.retries >= e.maxRetries:
 		return EndAttempts
-	case now >= t.deadline:
+	case now >= c.deadline:
 		return EndDeadline
-	case !t.sameAgain() && !e.hasTarget(t.triedHosts()):
+	case !e.sameAgain(c) && !e.hasTarget(c.triedHosts()):
 		return EndNoTarget
 	case !e.budget.Withdraw(now):
 		e.totals.Denied++
@@ -238,24 +300,21 @@ func (t *Try[U]) mayRetry(now int64) End {
 
 // sameAgain tells whether the next retry goes to the same upstream: there is
 // one left for it, and it is selectable.
-func (t *Try[U]) sameAgain() bool {
-	return t.same < t.pool.e.retry.SameUpstream && t.host != nil && t.host.index >= 0 && t.host.why == 0
+func (e *engine) sameAgain(c *course) bool {
+	return c.same < e.retry.SameUpstream && c.host != nil && c.host.index >= 0 && c.host.why == 0
 }
 
-// Done settles the attempt of the latest StepSend. Without one it does nothing.
-func (t *Try[U]) Done(r Report) {
-	if t.phase != phaseSent {
-		return
+// done settles the attempt that is out; the lock is held. One that the driver
+// has released itself is taken as it reports it here.
+func (e *engine) done(now int64, c *course, r Report) {
+	if rec := e.open(RecordDone, c.req.ID); rec != nil {
+		rec.from(e, c)
+		rec.report(r)
 	}
-	e := &t.pool.e
-	now := e.read()
-	e.mu.Lock()
-	defer e.unlock()
-	now = e.advance(now)
-	if e.held(t.lease.slot, t.lease.gen) != nil {
-		e.settle(now, t.lease.slot, r)
+	if e.held(c.slot, c.gen) != nil {
+		e.settle(now, c.slot, r)
 	}
-	again := r.Outcome == TransportFailure || r.Outcome == Failure && t.pool.e.retry.OnFailure
+	again := r.Outcome == TransportFailure || r.Outcome == Failure && e.retry.OnFailure
 	switch {
 	case r.Outcome != Failure && r.Outcome != TransportFailure, r.Retry == RetryForbidden:
 		again = false
@@ -263,51 +322,45 @@ func (t *Try[U]) Done(r Report) {
 		again = true
 	}
 	if again {
-		t.phase = phaseFailed
+		c.phase = phaseFailed
 		return
 	}
-	t.over(EndAnswered, nil)
+	e.over(now, c, EndAnswered)
 }
 
-// Stop ends the request where it is: a lease that is out is released as
-// Ignored, and a retry that was paid for and not sent gives its cost back.
-func (t *Try[U]) Stop() {
-	e := &t.pool.e
-	now := e.read()
-	e.mu.Lock()
-	defer e.unlock()
-	now = e.advance(now)
-	switch t.phase {
+// stop ends a course that has begun; the lock is held.
+func (e *engine) stop(now int64, c *course) {
+	if rec := e.open(RecordStop, c.req.ID); rec != nil {
+		rec.from(e, c)
+	}
+	switch c.phase {
 	case phaseSent:
-		if e.held(t.lease.slot, t.lease.gen) != nil {
-			e.settle(now, t.lease.slot, Report{})
+		if e.held(c.slot, c.gen) != nil {
+			e.settle(now, c.slot, Report{})
 		}
 	case phaseWaiting:
 		e.budget.Refund(now)
-	case phaseStart, phaseEnded:
-		t.phase, t.end = phaseEnded, cmp.Or(t.end, EndAnswered)
-		return
 	}
-	t.over(EndAnswered, nil)
+	e.over(now, c, EndAnswered)
 }
 
-func (t *Try[U]) remember(h *host) {
-	if t.tried < triedInline {
-		t.inline[t.tried] = h
+func (c *course) remember(h *host) {
+	if c.tried < triedInline {
+		c.inline[c.tried] = h
 	} else {
-		if t.more == nil {
-			t.more = append(t.more, t.inline[:]...)
+		if c.more == nil {
+			c.more = append(c.more, c.inline[:]...)
 		}
-		t.more = append(t.more, h)
+		c.more = append(c.more, h)
 	}
-	t.tried++
+	c.tried++
 }
 
-func (t *Try[U]) triedHosts() []*host {
-	if t.more != nil {
-		return t.more
+func (c *course) triedHosts() []*host {
+	if c.more != nil {
+		return c.more
 	}
-	return t.inline[:t.tried]
+	return c.inline[:c.tried]
 }
 
 // hasTarget tells whether a pick that leaves out tried would find a host.

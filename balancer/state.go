@@ -33,7 +33,9 @@ func (p *Pool[U]) Save() []byte {
 	now := p.e.read()
 	p.e.mu.Lock()
 	defer p.e.unlock()
-	return p.e.save(p.e.advance(now))
+	now = p.e.advance(now)
+	p.e.open(RecordPoll, 0)
+	return p.e.save(now)
 }
 
 // RestorePool returns a Pool over the given upstreams that goes on where the

@@ -1,0 +1,270 @@
+package balancer_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/balancer"
+	"github.com/evenkeel-go/evenkeel/breaker"
+	"github.com/evenkeel-go/evenkeel/clock"
+	"github.com/evenkeel-go/evenkeel/outlier"
+	"github.com/stretchr/testify/require"
+)
+
+// attempt names an attempt that is out.
+type attempt struct {
+	request uint64
+	number  int32
+}
+
+// replay feeds the inputs of a recording to a Pool restored from its start and
+// returns what that Pool's own tape says, on the recording's timeline.
+func replay(t *testing.T, cfg balancer.Config, r balancer.Recording) []balancer.Record {
+	t.Helper()
+	clk := clock.NewManual(time.Unix(1000, 0))
+	cfg.Clock, cfg.OnEvent = clk, nil
+	p, err := balancer.RestorePool(cfg, r.Start, r.Members...)
+	require.NoError(t, err)
+	tape := balancer.NewTape(len(r.Records) + 1)
+	p.Attach(tape)
+	leases := map[attempt]balancer.Lease[balancer.Member]{}
+	for _, l := range p.Leases() {
+		leases[attempt{l.Request(), int32(l.Attempt())}] = l
+	}
+	tries := map[uint64]*balancer.Try[balancer.Member]{}
+	at := func(ns int64) time.Time { return time.Unix(1000, 0).Add(time.Duration(ns - r.At)) }
+	try := func(rec balancer.Record) *balancer.Try[balancer.Member] {
+		if x := tries[rec.Request]; x != nil {
+			return x
+		}
+		var x balancer.Try[balancer.Member]
+		if rec.Phase == 0 {
+			req := balancer.Request{ID: rec.Request, Key: rec.Key}
+			if rec.Own {
+				req.ID = 0
+			}
+			if rec.Deadline != 1<<63-1 {
+				req.Deadline = at(rec.Deadline)
+			}
+			x = p.Start(req)
+		} else {
+			x, err = p.Resume(rec.Shift(-r.At))
+			require.NoError(t, err)
+		}
+		tries[rec.Request] = &x
+		return &x
+	}
+	for _, rec := range r.Records {
+		if rec.Kind != balancer.RecordEvent {
+			clk.Set(at(rec.At))
+		}
+		switch rec.Kind {
+		case balancer.RecordUpdate:
+			require.NoError(t, p.Update(rec.Members...))
+		case balancer.RecordHealth:
+			_ = p.SetHealth(rec.Upstream, rec.Healthy, rec.Note)
+		case balancer.RecordPoll:
+			p.Poll()
+		case balancer.RecordAcquire:
+			req := balancer.Request{ID: rec.Request, Key: rec.Key}
+			if rec.Own {
+				req.ID = 0
+			}
+			if l, err := p.Acquire(req); err == nil {
+				leases[attempt{l.Request(), 0}] = l
+			}
+		case balancer.RecordNext:
+			step := try(rec).Next()
+			if step.Kind == balancer.StepSend {
+				leases[attempt{step.Lease.Request(), int32(step.Lease.Attempt())}] = step.Lease
+			}
+		case balancer.RecordDone:
+			try(rec).Done(balancer.Report{Outcome: rec.Outcome, Latency: rec.Latency, Retry: rec.Verdict})
+		case balancer.RecordStop:
+			try(rec).Stop()
+		case balancer.RecordAnswered:
+			leases[attempt{rec.Request, rec.Attempt}].Answered()
+		case balancer.RecordSettle:
+			leases[attempt{rec.Request, rec.Attempt}].Settle(balancer.Report{Outcome: rec.Outcome, Latency: rec.Latency})
+		}
+	}
+	got := tape.Dump(p)
+	require.Equal(t, r.Start, got.Start, "the checkpoint restores to itself")
+	for i := range got.Records {
+		got.Records[i] = got.Records[i].Shift(r.At)
+	}
+	return got.Records
+}
+
+// equalRecords compares one by one, so that a failure shows the first
+// divergence and not two walls of text.
+func equalRecords(t *testing.T, want, got []balancer.Record) {
+	t.Helper()
+	for i := range min(len(want), len(got)) {
+		if want[i].Kind == balancer.RecordUpdate {
+			require.Equal(t, want[i].Members, got[i].Members)
+		}
+		require.Equal(t, want[i], got[i], "record %d of %d", i, len(want))
+	}
+	require.Len(t, got, len(want))
+}
+
+func tapeConfig(p balancer.Policy) balancer.Config {
+	return balancer.Config{
+		Policy: p, Seed: 11,
+		Breaker: breaker.Config{ConsecutiveFailures: 4, OpenFor: 2 * time.Millisecond, OpenGrowth: 2, OpenJitter: 0.5},
+		Outlier: outlier.Config{Consecutive: 3, Base: time.Millisecond, Jitter: time.Millisecond},
+		Retry:   balancer.Retry{Max: 3, OnFailure: true, SameUpstream: 1, Backoff: balancer.Backoff{Base: 10 * time.Microsecond}},
+	}
+}
+
+// What is recorded from a Pool that many goroutines use at once, from the middle
+// of its life and with calls in flight, replays to the same decisions.
+func TestTapeOfConcurrentRunReplays(t *testing.T) {
+	seed, _ := seedOf(t, 7)
+	for _, policy := range []balancer.Policy{balancer.PeakEWMA{}, balancer.LeastConn{Ties: balancer.TiesRandom}, balancer.WeightedRoundRobin{}, balancer.Hash{}} {
+		t.Run(policy.Name(), func(t *testing.T) {
+			cfg := tapeConfig(policy)
+			members := func(n int) (out []balancer.Member) {
+				for i := range n {
+					out = append(out, balancer.Member{Name: fmt.Sprint("m", i), Share: 1 + i%3, Limit: 100 * (i % 2)})
+				}
+				return out
+			}
+			p, err := balancer.NewPool(cfg, members(40)...)
+			require.NoError(t, err)
+			tape := balancer.NewTape(opsOf(t, 4000) * 10)
+			var wg sync.WaitGroup
+			ops := opsOf(t, 4000) / 8
+			for g := range uint64(8) {
+				wg.Go(func() {
+					var held []balancer.Lease[balancer.Member]
+					for i := range uint64(ops) {
+						if g == 0 && i == uint64(ops)/4 {
+							p.Attach(tape)
+						}
+						x := mixed(seed + g<<32 + i)
+						switch x % 30 {
+						case 0:
+							_ = p.Update(members(36 + int(x>>8%6))...)
+						case 1:
+							_ = p.SetHealth(fmt.Sprint("m", x>>8%40), x>>16%3 > 0, "drawn")
+						case 2:
+							p.Poll()
+						case 3, 4, 5:
+							if l, err := p.Acquire(balancer.Request{Key: balancer.HashKey(x)}); err == nil {
+								held = append(held, l)
+							}
+						case 6, 7, 8:
+							if len(held) > 0 {
+								held[0].Answered()
+								held[0].Settle(balancer.Report{Outcome: balancer.Outcome(x >> 8 % 4), Latency: time.Duration(x >> 16 % 3000)})
+								held = held[1:]
+							}
+						case 9:
+							// A Try that is given up.
+							try := p.Start(balancer.Request{})
+							try.Next()
+							if x>>8%2 == 0 {
+								try.Done(balancer.Report{Outcome: balancer.TransportFailure})
+								try.Next()
+							}
+							try.Stop()
+						default:
+							ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+							_ = p.Do(ctx, balancer.Request{Key: balancer.HashKey(x)}, func(context.Context, balancer.Member) error {
+								if x>>8%3 == 0 {
+									return errDown
+								}
+								return nil
+							})
+							cancel()
+						}
+					}
+					for _, l := range held {
+						l.Release(balancer.Success)
+					}
+				})
+			}
+			wg.Wait()
+			p.Attach(nil)
+			rec := tape.Dump(p)
+			require.False(t, tape.Lost())
+			require.Greater(t, len(rec.Records), ops)
+			equalRecords(t, rec.Records, replay(t, cfg, rec))
+		})
+	}
+}
+
+// A tape that has gone round begins at a checkpoint, and what it holds replays.
+func TestTapeRing(t *testing.T) {
+	cfg := tapeConfig(balancer.PeakEWMA{})
+	cfg.Retry.Backoff = balancer.Backoff{}
+	clk := clock.NewManual(time.Unix(0, 0))
+	cfg.Clock = clk
+	var members []balancer.Member
+	for i := range 5 {
+		members = append(members, balancer.Member{Name: fmt.Sprint("m", i), Share: 1})
+	}
+	p, err := balancer.NewPool(cfg, members...)
+	require.NoError(t, err)
+	tape := balancer.NewTape(100)
+	require.Empty(t, tape.Dump(p).Records)
+	p.Attach(tape)
+	for i := range uint64(1000) {
+		clk.Advance(time.Duration(mixed(i) % 1e6))
+		_ = p.Do(context.Background(), balancer.Request{}, func(context.Context, balancer.Member) error {
+			clk.Advance(time.Duration(mixed(i) % 1e6))
+			if mixed(i+1e6)%4 == 0 {
+				return errDown
+			}
+			return nil
+		})
+		if i%97 == 0 {
+			rec := tape.Dump(p)
+			require.LessOrEqual(t, len(rec.Records), 2*(100+20))
+			equalRecords(t, rec.Records, replay(t, cfg, rec))
+		}
+	}
+	require.True(t, tape.Lost())
+}
+
+// Recording costs an attempt no allocation once the ring has gone round.
+func TestTapeAllocations(t *testing.T) {
+	p, err := balancer.NewPool(balancer.Config{Seed: 1}, balancer.Member{Name: "a", Share: 1}, balancer.Member{Name: "b", Share: 1})
+	require.NoError(t, err)
+	p.Attach(balancer.NewTape(100_000))
+	f := func() {
+		l, _ := p.Acquire(balancer.Request{})
+		l.Release(balancer.Success)
+	}
+	f()
+	require.Zero(t, testing.AllocsPerRun(1000, f))
+}
+
+// mixed is a mixer of the test's own.
+func mixed(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>32) * 0xd6e8feb86659fd93
+	return x ^ x>>29
+}
+
+func BenchmarkRecorder(b *testing.B) {
+	for _, armed := range []bool{false, true} {
+		b.Run(fmt.Sprintf("armed=%v", armed), func(b *testing.B) {
+			p, err := balancer.NewPool(balancer.Config{Seed: 1}, balancer.Member{Name: "a", Share: 1}, balancer.Member{Name: "b", Share: 1})
+			require.NoError(b, err)
+			if armed {
+				p.Attach(balancer.NewTape(1 << 16))
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				l, _ := p.Acquire(balancer.Request{})
+				l.Release(balancer.Success)
+			}
+		})
+	}
+}
