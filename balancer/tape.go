@@ -50,7 +50,7 @@ const maxTried = 8
 // for positions, which are -1.
 type Record struct {
 	Kind RecordKind // what it is about
-	At   int64 // when, in nanoseconds since the Pool's epoch, as the Pool counted
+	At   int64      // when, in nanoseconds since the Pool's epoch, as the Pool counted
 
 	// What came in.
 	Request  uint64        // number of the request
