@@ -298,6 +298,52 @@ func TestTime(t *testing.T) {
 	require.Equal(t, math.MinInt64+5+30*sec, a.Until())
 	c.Poll(math.MaxInt64)
 	require.False(t, a.Ejected())
+	require.Zero(t, c.Count(math.MaxInt64, &a), "forgiven long ago")
+}
+
+// TestNextChange: whatever is planned and dropped, the next change is the
+// earliest, and the returns come in the order of their times.
+func TestNextChange(t *testing.T) {
+	const n = 60
+	seed, _ := seedOf(t, 5)
+	r := newRig(t, 1, n, all(outlier.Config{Consecutive: 1, Jitter: time.Minute}))
+	out := map[*outlier.Host]bool{}
+	now := int64(0)
+	for step := range uint64(opsOf(t, 3000)) {
+		x := outlier.Draw(seed, 0, step)
+		h := r.hosts[x%n]
+		now += int64(x >> 40 % uint64(sec))
+		if now >= r.c.NextChange() {
+			r.c.Poll(now)
+			last := int64(0)
+			for _, ch := range r.drain() {
+				if ch.Kind == outlier.Returned {
+					require.LessOrEqual(t, last, ch.At)
+					require.Equal(t, ch.Host.Until(), ch.At)
+					last = ch.At
+					delete(out, ch.Host)
+				}
+			}
+		}
+		switch {
+		case !out[h]:
+			r.c.Record(now, h, now, failure, -1)
+			out[h] = true
+		case x>>32%2 == 0:
+			r.c.Uneject(now, h)
+			delete(out, h)
+		default:
+			r.c.Remove(now, h)
+			r.c.Add(now, h, uint64(h.Index))
+			delete(out, h)
+		}
+		r.drain()
+		next := int64(math.MaxInt64)
+		for h := range out {
+			next = min(next, h.Until())
+		}
+		require.Equal(t, next, r.c.NextChange())
+	}
 }
 
 // TestMembership: adding twice, results of strangers.

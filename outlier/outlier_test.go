@@ -204,6 +204,8 @@ func TestRows(t *testing.T) {
 		require.Equal(t, int64(math.MaxInt64), fold(math.MaxInt64))
 		require.Equal(t, int64(math.MaxInt64), fold(math.MaxInt64))
 		require.Less(t, fold(0), int64(math.MaxInt64))
+		r = newRig(t, 1, 1, outlier.Config{Latency: outlier.Latency{On: true}})
+		require.Equal(t, int64(math.MaxInt64), fold(math.MaxInt64/600), "a thousand of it is beyond the range")
 
 		// The line saturates: nothing is above it, however slow.
 		r = newRig(t, 1, 3, outlier.Config{Latency: outlier.Latency{
