@@ -144,7 +144,7 @@ func TestLeastConnTraps(t *testing.T) {
 			var wg sync.WaitGroup
 			for g := range 16 {
 				wg.Go(func() {
-					for i := range opsOf(t, 200) {
+					for i := range opsOf(t, 100) {
 						l, err := r.pool.Acquire(balancer.Request{Key: balancer.HashKey(uint64(g*7919+i) << 40)})
 						if err != nil {
 							t.Error(err)

@@ -120,7 +120,9 @@ func TestDrawPairIsUniform(t *testing.T) {
 		counts := map[[2]int]int{}
 		for r := range uint64(draws) {
 			a, b := v.drawPair(Call{draw: draw(7, streamPick, r)})
-			require.NotEqual(t, a, b)
+			if a == b {
+				t.Fatalf("drew host %d twice", a)
+			}
 			counts[[2]int{a, b}]++
 		}
 		pairs := up * (up - 1)
@@ -207,37 +209,37 @@ func TestWheelSteps(t *testing.T) {
 		}
 		return float64(sum) / float64(n)
 	}
-	for _, n := range []int{33, 1000, 10000} {
-		for _, top := range []int{1, 5, 1000} {
+	for n, tops := range map[int][]int{33: {1, 5}, 1000: {1, 5, 1000}, 10000: {5}} {
+		for _, top := range tops {
 			weights := make([]int, n)
 			for i := range weights {
 				weights[i] = 1 + i%top
 			}
 			v := newTestView(weights...)
 			w := newWheel(v)
-			require.Less(t, perPick(v, w, 20000), 8.0, "%d hosts of up to %d", n, top)
+			require.Less(t, perPick(v, w, 10000), 8.0, "%d hosts of up to %d", n, top)
 			// 99 of 100 go down.
 			for i := range n {
 				v.usable.set(i, i%100 == 7)
 				w.Changed(i)
 			}
 			perPick(v, w, 10*n)
-			require.Less(t, perPick(v, w, 20000), 8.0, "%d hosts of up to %d, few of them up", n, top)
+			require.Less(t, perPick(v, w, 10000), 8.0, "%d hosts of up to %d, few of them up", n, top)
 			for i := range n {
 				v.usable.set(i, true)
 				w.Changed(i)
 			}
 			perPick(v, w, 10*n)
-			require.Less(t, perPick(v, w, 20000), 8.0, "%d hosts of up to %d, up again", n, top)
+			require.Less(t, perPick(v, w, 10000), 8.0, "%d hosts of up to %d, up again", n, top)
 		}
 	}
 	// One host has nearly all the weight, and goes down.
 	v := newTestView(append([]int{MaxWeight}, slices.Repeat([]int{1}, 999)...)...)
 	w := newWheel(v)
-	require.Less(t, perPick(v, w, 20000), 8.0)
+	require.Less(t, perPick(v, w, 10000), 8.0)
 	v.usable.set(0, false)
 	perPick(v, w, 1000)
-	require.Less(t, perPick(v, w, 20000), 8.0)
+	require.Less(t, perPick(v, w, 10000), 8.0)
 }
 
 // Laps are counted from 0 again before they overflow, and nobody notices.
@@ -266,7 +268,7 @@ func TestWheelNeverOverflows(t *testing.T) {
 // State from elsewhere - damaged, or written for another policy - makes odd
 // picks and no harm.
 func TestWheelTakesAnyState(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range uint64(200) {
 		v := newTestView(append([]int{0, MaxWeight}, slices.Repeat([]int{3}, 40)...)...)
 		for i, h := range v.hosts {
 			h.scratch[wheelPlace] = draw(seed, 1, uint64(i)) >> (seed % 64)
@@ -274,8 +276,10 @@ func TestWheelTakesAnyState(t *testing.T) {
 		}
 		v.shared = [2]uint64{draw(seed, 3, 0), draw(seed, 3, 1)}
 		w := newWheel(v)
-		for k := range 300 {
-			require.True(t, v.Usable(w.Pick(Call{})), "seed %d, pick %d", seed, k)
+		for k := range 200 {
+			if !v.Usable(w.Pick(Call{})) {
+				t.Fatalf("seed %d: pick %d is not usable", seed, k)
+			}
 		}
 	}
 }

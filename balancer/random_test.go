@@ -67,7 +67,7 @@ func TestRandomTraps(t *testing.T) {
 	t.Run("A-RN-01", func(t *testing.T) {
 		// 64 goroutines share one seeded source.
 		const goroutines = 64
-		each := opsOf(t, 4000)
+		each := opsOf(t, 2000)
 		seed, fixed := seedOf(t, 7)
 		cfg := plain(balancer.Random{})
 		cfg.Seed = seed

@@ -120,13 +120,11 @@ func (w *wheel) from(i int) uint64 {
 func (w *wheel) point(i int, weight, phase uint64) uint64 {
 	from := w.from(i)
 	begun := from &^ (lap - 1)
-	// The smallest k with k*2^32 + phase >= (position in the lap) * weight.
+	// The smallest k with k*2^32 + phase >= (position in the lap) * weight. It is
+	// at most weight, which is the first point of the next lap.
 	k := uint64(0)
 	if q := from % lap * weight; q > phase {
 		k = (q - phase + lap - 1) / lap
-	}
-	if k >= weight {
-		begun, k = begun+lap, 0
 	}
 	return begun + (k*lap+phase)/weight
 }
