@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"strings"
 	"testing"
 
@@ -60,6 +61,21 @@ func TestSameSeedSameBytes(t *testing.T) {
 	first := output(t, 42)
 	require.Equal(t, first, output(t, 42))
 	require.NotEqual(t, first, output(t, 43), "the seed keys the draws")
+}
+
+// The README shows what the example prints.
+func TestReadmeShowsTheOutput(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	out := output(t, 7)
+	n := 0
+	for _, l := range strings.Split(string(readme), "\n") {
+		if strings.Contains(l, " ms  ") {
+			n++
+			require.Contains(t, out, strings.TrimSpace(l))
+		}
+	}
+	require.Greater(t, n, 8)
 }
 
 // Under the zero Config the caller of the drawn incident sees no failure.
