@@ -9,17 +9,17 @@ import (
 	"github.com/evenkeel-go/evenkeel/balancer"
 )
 
-// body is the body of a response that goes to the caller. It holds the attempt's
-// lease until the first of: end of the body, read error, Close, end of the
-// request's context.
+// body is the body of a response that goes to the caller. The attempt, and with
+// it the request, is not over until the first of: end of the body, read error,
+// Close, end of the request's context.
 type body struct {
 	source  io.ReadCloser
-	lease   balancer.Lease[*Upstream]
-	outcome balancer.Outcome // the verdict on the status
-	ctx     context.Context  // the request's
-	unwatch func() bool      // undoes the watch on ctx; nil if there is none
-	cancel  func()           // ends the attempt's own context; nil if it has none
-	upgrade bool             // a connection: its end is its Close alone
+	try     balancer.Try[*Upstream] // zero if the attempt is over already
+	outcome balancer.Outcome        // the verdict on the status
+	ctx     context.Context         // the request's
+	unwatch func() bool             // undoes the watch on ctx; nil if there is none
+	cancel  func()                  // ends the attempt's own context; nil if it has none
+	upgrade bool                    // a connection: its end is its Close alone
 
 	reading atomic.Bool
 	done    atomic.Bool
@@ -48,13 +48,18 @@ func (b *body) abandoned() {
 	b.settle(o)
 }
 
-// settle releases the lease, once.
+// settle ends the attempt, once.
 func (b *body) settle(o balancer.Outcome) bool {
 	if !b.done.CompareAndSwap(false, true) {
 		return false
 	}
-	b.lease.Release(o)
+	b.try.Done(final(o))
 	return true
+}
+
+// final is the report on an attempt that nothing follows.
+func final(o balancer.Outcome) balancer.Report {
+	return balancer.Report{Outcome: o, Retry: balancer.RetryForbidden}
 }
 
 // end settles, and lets go of what was there for the caller's reading.

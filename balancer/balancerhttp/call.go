@@ -97,7 +97,7 @@ func (c *call) send(lease balancer.Lease[*Upstream]) (over bool) {
 		timer = c.limit(a)
 	}
 
-	r := balancer.Report{Outcome: balancer.Failure, Retry: balancer.RetryForbidden}
+	r := final(balancer.Failure)
 	start := c.start()
 	returned := false
 	defer func() {
@@ -137,10 +137,10 @@ func (c *call) send(lease balancer.Lease[*Upstream]) (over bool) {
 		c.try.Done(r)
 		if a.body.cancel != nil {
 			// If this turns out to be the answer, reading it needs the context.
-			c.wrap(a, balancer.Lease[*Upstream]{}, r.Outcome)
+			a.body.source, c.resp.Body = c.resp.Body, &a.body
 		}
 	default:
-		c.wrap(a, lease, r.Outcome)
+		c.answer(a, lease, r)
 	}
 	if r.Retry != balancer.RetryAllowed {
 		c.note(balancer.EndAnswered)
@@ -250,25 +250,26 @@ func (c *call) mayRepeat(o balancer.Outcome) bool {
 	return bad && c.repeatable && c.retryStatus(c.resp.StatusCode)
 }
 
-// wrap hands the attempt's lease over to the response's body.
-func (c *call) wrap(a *attempt, lease balancer.Lease[*Upstream], o balancer.Outcome) {
+// answer makes the latest response the one that the caller gets. From here on
+// its body ends the attempt.
+func (c *call) answer(a *attempt, lease balancer.Lease[*Upstream], r balancer.Report) {
 	b := &a.body
-	b.source, b.lease, b.outcome = c.resp.Body, lease, o
-	switch {
-	case c.resp.StatusCode == http.StatusSwitchingProtocols:
-		lease.Answered()
-		c.resp.Body = b.connection()
-	case c.resp.Body == http.NoBody:
-		lease.Release(o)
+	if c.resp.Body == http.NoBody {
+		c.try.Done(r)
 		if b.cancel != nil {
 			b.cancel()
 		}
-	default:
-		lease.Answered()
+		return
+	}
+	lease.Answered()
+	b.source, b.try, b.outcome = c.resp.Body, c.try, r.Outcome
+	if c.resp.StatusCode == http.StatusSwitchingProtocols {
+		c.resp.Body = b.connection()
+	} else {
 		c.resp.Body = b
-		if lease.Valid() {
-			b.watch()
-		}
+	}
+	if !b.upgrade {
+		b.watch()
 	}
 }
 

@@ -194,6 +194,11 @@ func TestBodyEnds(t *testing.T) {
 			_ = resp.Body.Close()
 			cancel()
 		}},
+		{what: "closed under a reader that notices at once", status: 200, body: nil, want: [3]uint64{1, 0, 0}, use: func(t *testing.T, resp *http.Response, _ func()) {
+			go func() { _, _ = resp.Body.Read(make([]byte, 1)) }()
+			synctest.Wait()
+			_ = resp.Body.Close()
+		}},
 		{what: "closed under a reader", status: 200, body: stall{}, want: [3]uint64{1, 0, 0}, use: func(t *testing.T, resp *http.Response, _ func()) {
 			go func() { _, _ = resp.Body.Read(make([]byte, 1)) }()
 			synctest.Wait()
@@ -204,7 +209,13 @@ func TestBodyEnds(t *testing.T) {
 		t.Run(c.what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := &fake{}
-				f.on("a", func(req *http.Request) (*http.Response, error) { return f.response(req, c.status, c.body), nil })
+				f.on("a", func(req *http.Request) (*http.Response, error) {
+					resp := f.response(req, c.status, c.body)
+					if c.body == nil {
+						resp.Body = newSlowClose()
+					}
+					return resp, nil
+				})
 				rt := abc(t, f)
 				ctx, cancel := context.WithCancel(context.Background())
 				if c.timeout > 0 {
@@ -231,4 +242,22 @@ type stall struct{}
 func (stall) Read([]byte) (int, error) {
 	time.Sleep(3 * time.Second)
 	return 0, io.ErrUnexpectedEOF
+}
+
+// slowClose is a body that says nothing; its Close fails its readers first and
+// returns a second later.
+type slowClose struct {
+	*io.PipeReader
+	w *io.PipeWriter
+}
+
+func newSlowClose() slowClose {
+	r, w := io.Pipe()
+	return slowClose{r, w}
+}
+
+func (s slowClose) Close() error {
+	_ = s.w.CloseWithError(errors.New("read on closed body"))
+	time.Sleep(time.Second)
+	return nil
 }

@@ -76,12 +76,6 @@ func (f *fake) take(req *http.Request) error {
 	return err
 }
 
-func (f *fake) note(format string, args ...any) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.log = append(f.log, fmt.Sprintf(format, args...))
-}
-
 // open counts the response bodies that nobody has closed.
 func (f *fake) open() (n int) {
 	f.mu.Lock()

@@ -19,6 +19,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/balancer"
 	"github.com/evenkeel-go/evenkeel/balancer/balancerhttp"
 	"github.com/evenkeel-go/evenkeel/clock"
+	"github.com/evenkeel-go/evenkeel/retrybudget"
 )
 
 // ticking is a clock without timers.
@@ -469,6 +470,153 @@ func TestOddBases(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "x", readAll(t, resp))
 	require.Zero(t, inflight(rt))
+}
+
+// A retry that was paid for and is not made costs nothing.
+func TestRefund(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		f.on("a", f.answer(503, ""))
+		rt := abc(t, f, func(c *balancerhttp.Config) {
+			c.Pool.Budget = retrybudget.Config{}
+			c.Pool.Retry.Backoff = balancer.Backoff{Base: time.Second, JitterPercent: -1}
+		})
+		before := rt.Pool().Snapshot().Tokens
+		ctx, cancel := context.WithCancel(context.Background())
+		time.AfterFunc(10*time.Millisecond, cancel)
+		_, err := rt.RoundTrip(requestIn(t, ctx, "GET", nil))
+		require.ErrorIs(t, err, context.Canceled)
+		snap := rt.Pool().Snapshot()
+		require.Equal(t, uint64(1), snap.Totals.Granted)
+		require.Equal(t, before, snap.Tokens)
+	})
+}
+
+// A budget that counts the requests under way hears of the end of each, which is
+// the end of its body.
+func TestBudgetOfActiveRequests(t *testing.T) {
+	f := &fake{}
+	ok := f.answer(200, "ok")
+	rt := abc(t, f.on("a", ok).on("b", ok).on("c", ok), retries(1), func(c *balancerhttp.Config) {
+		// Two requests under way allow one retry.
+		c.Pool.Budget = retrybudget.Config{Capacity: -1, Share: retrybudget.Share{Rate: 0.5, Of: retrybudget.Active}}
+	})
+	get := func() *http.Response {
+		resp, err := rt.RoundTrip(request(t, "GET", nil))
+		require.NoError(t, err)
+		return resp
+	}
+	for range 5 {
+		readAll(t, get())
+	}
+	open := get()
+	f.on("a", f.answer(503, "")).on("b", f.answer(503, "")).on("c", f.answer(503, ""))
+	before := len(f.sent)
+	readAll(t, get())
+	require.Equal(t, 2, len(f.sent)-before, "with another one open")
+	require.NoError(t, open.Body.Close())
+	before = len(f.sent)
+	readAll(t, get())
+	require.Equal(t, 1, len(f.sent)-before, "alone")
+}
+
+// The latency of a backend is the time to its headers.
+func TestLatency(t *testing.T) {
+	clk := clock.NewManual(time.Unix(0, 0))
+	f := &fake{}
+	f.on("a", func(req *http.Request) (*http.Response, error) {
+		clk.Advance(100 * time.Millisecond)
+		return f.answer(200, "ok")(req)
+	})
+	rt := abc(t, f, func(c *balancerhttp.Config) { c.Pool.Clock = clk })
+	resp, err := rt.RoundTrip(request(t, "GET", nil))
+	require.NoError(t, err)
+	clk.Advance(time.Minute)
+	readAll(t, resp)
+	a := status(t, rt, "http://a")
+	require.True(t, a.Measured)
+	require.Equal(t, 100*time.Millisecond, a.Latency)
+}
+
+// A caller that is gone when an attempt ends is not served by another one.
+func TestNoRetryForNobody(t *testing.T) {
+	for _, max := range []int{2, 0} {
+		f := &fake{}
+		ctx, cancel := context.WithCancel(context.Background())
+		f.on("a", func(req *http.Request) (*http.Response, error) {
+			cancel()
+			return f.answer(503, "down")(req)
+		}).on("b", f.answer(200, "ok"))
+		rt := abc(t, f, retries(max))
+		_, err := rt.RoundTrip(requestIn(t, ctx, "GET", nil))
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorContains(t, err, "503")
+		require.Equal(t, []string{"a"}, f.sent)
+		require.Zero(t, f.open())
+	}
+}
+
+// Values that a base appends to one field of the header stay out of the next.
+func TestHeaderFieldsAreApart(t *testing.T) {
+	names := []string{"A", "B", "C", "D", "E"}
+	f := &fake{}
+	f.on("a", func(req *http.Request) (*http.Response, error) {
+		for _, n := range names {
+			req.Header.Add(n, "added")
+		}
+		for _, n := range names {
+			require.Equal(t, []string{n + "1", n + "2", "added"}, req.Header[n])
+		}
+		require.Nil(t, req.Header["Nil"])
+		require.Contains(t, req.Header, "Nil")
+		return f.answer(200, "")(req)
+	})
+	for _, n := range [][]string{names[:3], names} { // in the room at hand and beyond it
+		names = n
+		req := request(t, "GET", nil)
+		req.Header["Nil"] = nil
+		for _, n := range names {
+			req.Header[n] = []string{n + "1", n + "2"}
+		}
+		rt := abc(t, f)
+		_, err := rt.RoundTrip(req)
+		require.NoError(t, err)
+	}
+}
+
+// A stream that nobody wanted is closed once, whatever the base does later.
+func TestStreamIsClosedOnce(t *testing.T) {
+	f := &fake{}
+	var kept io.ReadCloser
+	f.on("a", func(req *http.Request) (*http.Response, error) {
+		kept = req.Body
+		return f.response(req, 503, strings.NewReader("")), nil
+	})
+	cfg := balancerhttp.Config{Pool: plain(), Base: f}
+	rt := newTransport(t, cfg, "http://a")
+	body := &reqBody{Reader: strings.NewReader("whole")}
+	_, err := rt.RoundTrip(request(t, "PUT", body))
+	require.NoError(t, err)
+	require.Equal(t, 1, body.closings())
+	_, err = kept.Read(make([]byte, 1))
+	require.ErrorIs(t, err, http.ErrBodyReadAfterClose)
+	require.NoError(t, kept.Close())
+	require.Equal(t, 1, body.closings())
+
+	// One that an attempt still has is left to it.
+	f.on("a", func(req *http.Request) (*http.Response, error) {
+		kept = req.Body
+		return f.response(req, 200, strings.NewReader("")), nil
+	})
+	body = &reqBody{Reader: strings.NewReader("whole")}
+	_, err = rt.RoundTrip(request(t, "PUT", body))
+	require.NoError(t, err)
+	require.Zero(t, body.closings())
+	got, err := io.ReadAll(kept)
+	require.NoError(t, err)
+	require.Equal(t, "whole", string(got))
+	require.NoError(t, kept.Close())
+	require.Equal(t, 1, body.closings())
 }
 
 func TestDeadlineBeforeFirstAttempt(t *testing.T) {
