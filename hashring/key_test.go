@@ -88,8 +88,8 @@ func TestJump(t *testing.T) {
 	}
 }
 
-// TestCost holds the fixed-point logarithm against 80 digits and checks that it
-// never rises, which the ranking relies on.
+// TestCost holds the fixed-point logarithm against package math and checks that it
+// never rises with the hash, which the ranking relies on.
 func TestCost(t *testing.T) {
 	cost := hashring.Cost()
 	require.Zero(t, cost(math.MaxUint64))
