@@ -176,11 +176,12 @@ func (b *Breaker) read(now time.Time) int64 {
 
 // release unlocks after an input and delivers what it changed. b.mu held.
 func (b *Breaker) release() {
-	changed := b.core.Changed()
-	b.mu.Unlock()
-	if changed {
+	if b.core.Changed() {
+		b.mu.Unlock()
 		b.deliver()
+		return
 	}
+	b.mu.Unlock()
 }
 
 // Poll applies and reports what time alone has changed by now. Safe for
