@@ -128,3 +128,23 @@ func TestEnforce(t *testing.T) {
 	r.mixed(11, 0, 0, 3)
 	r.want(11, 0)
 }
+
+// TestUnenforcedProbation: a probation that was let pass is over.
+func TestUnenforcedProbation(t *testing.T) {
+	cfg := outlier.Config{Return: outlier.Probation}
+	r := newRig(t, sec, 2, cfg)
+	r.mixed(0, 0, 0, 5)
+	r.want(30)
+	r.drain()
+	cfg.Enforce = -1
+	r.c.Configure(30*sec, cfg)
+	r.mixed(30, 0, 0, 5)
+	ch := r.drain()
+	require.Len(t, ch, 1)
+	require.Equal(t, outlier.RuleProbation, ch[0].Rule)
+	require.Equal(t, 4, r.hosts[0].Streak())
+	r.rec(30, 0, failure)
+	ch = r.drain()
+	require.Len(t, ch, 1)
+	require.Equal(t, outlier.RuleConsecutive, ch[0].Rule)
+}
