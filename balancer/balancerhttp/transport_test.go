@@ -213,6 +213,7 @@ func TestBuffer(t *testing.T) {
 		{"one too long", "PUT", 999, 0, big, 1, 0},
 		{"declared too long", "PUT", 999, 1000, big, 1, 1000},
 		{"declared", "PUT", 1000, 1000, big, 3, 1000},
+		{"declared wrongly", "PUT", 1000, 3, big, 3, 3},
 		{"no bound", "PUT", 1<<63 - 1, 0, big, 3, 1000},
 		{"empty", "PUT", 1000, 0, "", 3, 0},
 		{"not to be sent again", "POST", 1000, 0, big, 1, 0},

@@ -331,8 +331,7 @@ func TestTraps(t *testing.T) {
 			return resp, nil
 		}).on("b", f.answer(200, "hello"))
 		rt := abc(t, f)
-		ctx, cancel := context.WithCancel(context.Background())
-		resp, err := rt.RoundTrip(requestIn(t, ctx, "GET", nil))
+		resp, err := rt.RoundTrip(request(t, "GET", nil))
 		require.NoError(t, err)
 		rwc, ok := resp.Body.(io.ReadWriteCloser)
 		require.True(t, ok)
@@ -345,13 +344,33 @@ func TestTraps(t *testing.T) {
 		_, err = io.ReadFull(rwc, got)
 		require.NoError(t, err)
 		require.Equal(t, "ping", string(got))
-		cancel() // was for the handshake
 		require.Equal(t, 1, inflight(rt))
 		require.NoError(t, rwc.Close())
 		require.Zero(t, inflight(rt))
 		_ = rwc.Close()
 		require.Zero(t, inflight(rt))
 		require.Equal(t, []string{"a"}, f.sent)
+
+		// The end of the context, which was for the handshake, is not its end.
+		synctest.Test(t, func(t *testing.T) {
+			near, far := net.Pipe()
+			defer far.Close()
+			f := &fake{}
+			f.on("a", func(req *http.Request) (*http.Response, error) {
+				resp := f.response(req, 101, nil)
+				resp.Body = near
+				return resp, nil
+			})
+			rt := abc(t, f)
+			ctx, cancel := context.WithCancel(context.Background())
+			resp, err := rt.RoundTrip(requestIn(t, ctx, "GET", nil))
+			require.NoError(t, err)
+			cancel()
+			synctest.Wait()
+			require.Equal(t, 1, inflight(rt))
+			require.NoError(t, resp.Body.Close())
+			require.Zero(t, inflight(rt))
+		})
 
 		// And only then.
 		resp, err = rt.RoundTrip(request(t, "GET", nil))
