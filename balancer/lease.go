@@ -53,10 +53,12 @@ func (l Lease[U]) Answered() {
 	e.mu.Lock()
 	defer e.unlock()
 	if s := e.held(l.slot, l.gen); s != nil && s.answered == unanswered {
-		s.answered = e.advance(now)
+		now = e.advance(now)
+		// The record may begin with a checkpoint, which must not have the answer.
 		if rec := e.open(RecordAnswered, s.request); rec != nil {
 			rec.Attempt = s.attempt
 		}
+		s.answered = now
 		e.unqueue(l.slot)
 	}
 }

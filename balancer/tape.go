@@ -132,10 +132,12 @@ func (m Member) MaxInflight() int { return m.Limit }
 type Tape struct {
 	size int
 
-	mu   sync.Mutex // guards below; taken inside the Pool's lock, never around it
-	cur  *segment
-	prev *segment
-	lost bool // something was overwritten
+	mu      sync.Mutex // guards below; taken inside the Pool's lock, never around it
+	e       *engine    // of the Pool
+	cur     *segment
+	prev    *segment
+	lost    bool // something was overwritten
+	drained bool // the checkpoints do not fit what is left
 }
 
 // segment is one half of the ring.
@@ -144,6 +146,7 @@ type segment struct {
 	at      int64
 	members []Member
 	records []Record
+	kept    bool // a Dump has handed the records out: they must not be overwritten
 }
 
 // NewTape returns a tape whose segments hold size records each; at least 16. A
@@ -167,31 +170,79 @@ func (p *Pool[U]) Attach(t *Tape) {
 	p.e.mu.Lock()
 	defer p.e.unlock()
 	p.e.tape = t
+	// Events that wait for the hook happened before the checkpoint.
+	p.e.taped = len(p.e.queue)
 	if t != nil {
 		t.mu.Lock()
-		t.cur, t.prev, t.lost = nil, nil, false
+		t.e, t.cur, t.prev, t.lost, t.drained = &p.e, nil, nil, false, false
 		t.mu.Unlock()
 		t.turn(&p.e)
 	}
 }
 
 // Dump returns what the tape holds: the older segment and the current one, from
-// the older one's checkpoint on. It copies, and recording goes on. A tape that
-// was never attached returns the zero Recording.
+// the older one's checkpoint on. Recording goes on: the Pool is held up for no
+// longer than it takes to note where the segments end, and they are replaced by
+// new ones when their turn comes. A tape that was never attached, or that was
+// drained, returns the zero Recording. Safe for concurrent use.
 func (t *Tape) Dump(p interface{ Epoch() time.Time }) Recording {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.cur == nil {
+	older, newer := t.keep()
+	if len(older.start) == 0 {
 		return Recording{}
 	}
-	first := t.cur
-	var records []Record
-	if t.prev != nil {
-		first = t.prev
-		records = append(records, t.prev.records...)
+	records := make([]Record, 0, len(older.records)+len(newer.records))
+	records = append(append(records, older.records...), newer.records...)
+	return Recording{Start: older.start, At: older.at, Epoch: p.Epoch(), Members: older.members, Records: records}
+}
+
+// keep returns the segments as they are, and has them left alone. The latest
+// record is completed under the Pool's lock, so keep takes that too.
+func (t *Tape) keep() (older, newer segment) {
+	t.mu.Lock()
+	e := t.e
+	t.mu.Unlock()
+	if e == nil {
+		return older, newer
 	}
-	records = append(records, t.cur.records...)
-	return Recording{Start: first.start, At: first.at, Epoch: p.Epoch(), Members: first.members, Records: records}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.drained || t.e != e {
+		return older, newer
+	}
+	t.cur.kept = true
+	if t.prev == nil {
+		return *t.cur, newer
+	}
+	t.prev.kept = true
+	return *t.prev, *t.cur
+}
+
+// Drain appends to b what was recorded since the tape was attached or last
+// drained, and empties the tape, so that a recording of any length can be
+// followed in little memory. It is for a replay that compares as it goes: what
+// is left has no checkpoint, and Dump returns nothing until the tape is attached
+// again. It allocates only as b grows. Safe for concurrent use.
+func (t *Tape) Drain(b []Record) []Record {
+	t.mu.Lock()
+	e := t.e
+	t.mu.Unlock()
+	if e == nil {
+		return b
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.drained = true
+	if t.prev != nil {
+		b = append(b, t.prev.records...)
+		t.prev.records = t.prev.records[:0]
+	}
+	b = append(b, t.cur.records...)
+	t.cur.records = t.cur.records[:0]
+	return b
 }
 
 // Lost tells whether records older than what Dump returns were overwritten.
@@ -207,10 +258,9 @@ func (t *Tape) turn(e *engine) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.prev
-	if s == nil {
+	t.lost = t.lost || s != nil
+	if s == nil || s.kept {
 		s = &segment{records: make([]Record, 0, t.size)}
-	} else {
-		t.lost = true
 	}
 	t.prev, t.cur = t.cur, s
 	s.start, s.at, s.members, s.records = e.save(e.now), e.now, e.members(), s.records[:0]
@@ -218,6 +268,10 @@ func (t *Tape) turn(e *engine) {
 
 // Epoch is the instant from which the Pool's records count.
 func (p *Pool[U]) Epoch() time.Time { return p.e.epoch }
+
+// Config is what the Pool was made with, its clock and its seed filled in: with
+// it a recording of the Pool can be replayed. Safe for concurrent use.
+func (p *Pool[U]) Config() Config { return p.e.cfg }
 
 // flush puts the events that are queued and not yet on the tape there.
 func (e *engine) flush() {

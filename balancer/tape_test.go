@@ -232,6 +232,121 @@ func TestTapeRing(t *testing.T) {
 	require.True(t, tape.Lost())
 }
 
+// A record that is the first after a checkpoint replays whatever it is about.
+func TestTapeCheckpointBeforeEachKind(t *testing.T) {
+	for offset := range 16 {
+		cfg := tapeConfig(balancer.LeastConn{})
+		clk := clock.NewManual(time.Unix(0, 0))
+		cfg.Clock = clk
+		p, err := balancer.NewPool(cfg, balancer.Member{Name: "a", Share: 1}, balancer.Member{Name: "b", Share: 1})
+		require.NoError(t, err)
+		tape := balancer.NewTape(16)
+		p.Attach(tape)
+		for range offset {
+			p.Poll()
+		}
+		for range 6 {
+			clk.Advance(time.Millisecond)
+			l, err := p.Acquire(balancer.Request{})
+			require.NoError(t, err)
+			clk.Advance(time.Millisecond)
+			l.Answered()
+			clk.Advance(time.Millisecond)
+			l.Release(balancer.Success)
+		}
+		rec := tape.Dump(p)
+		equalRecords(t, rec.Records, replay(t, cfg, rec))
+	}
+}
+
+// Events that still wait for the hook when a tape is attached are not on it.
+func TestTapeAttachedFromHook(t *testing.T) {
+	cfg := tapeConfig(balancer.RoundRobin{First: true})
+	clk := clock.NewManual(time.Unix(0, 0))
+	cfg.Clock = clk
+	tape := balancer.NewTape(100)
+	var p *balancer.Pool[balancer.Member]
+	attached := false
+	cfg.OnEvent = func(e balancer.Event) {
+		if e.Kind == balancer.UpstreamUnhealthy && e.Upstream == "a" && !attached {
+			attached = true
+			_ = p.SetHealth("b", false, "from the hook")
+			p.Attach(tape)
+		}
+	}
+	p, err := balancer.NewPool(cfg, balancer.Member{Name: "a", Share: 1}, balancer.Member{Name: "b", Share: 1}, balancer.Member{Name: "c", Share: 1})
+	require.NoError(t, err)
+	require.NoError(t, p.SetHealth("a", false, "test"))
+	require.True(t, attached)
+	require.NoError(t, p.SetHealth("b", true, "test"))
+	rec := tape.Dump(p)
+	require.Len(t, rec.Records, 2, "the input and its event")
+	equalRecords(t, rec.Records, replay(t, cfg, rec))
+}
+
+// A tape may be dumped while the Pool is in use, and goes on after it; what was
+// dumped is not overwritten.
+func TestTapeDumpWhileRecording(t *testing.T) {
+	cfg := tapeConfig(balancer.PeakEWMA{})
+	p, err := balancer.NewPool(cfg, balancer.Member{Name: "a", Share: 1}, balancer.Member{Name: "b", Share: 1})
+	require.NoError(t, err)
+	tape := balancer.NewTape(64)
+	p.Attach(tape)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range opsOf(t, 4000) / 8 {
+				if l, err := p.Acquire(balancer.Request{}); err == nil {
+					l.Release(balancer.Success)
+				}
+			}
+		})
+	}
+	var dumps []balancer.Recording
+	for range 10 {
+		dumps = append(dumps, tape.Dump(p))
+	}
+	wg.Wait()
+	for _, rec := range dumps {
+		equalRecords(t, rec.Records, replay(t, cfg, rec))
+	}
+}
+
+// Draining gives every record once, in order, and keeps none.
+func TestTapeDrain(t *testing.T) {
+	var none balancer.Tape
+	require.Empty(t, none.Drain(nil))
+	run := func(drain bool) (out []balancer.Record) {
+		cfg := tapeConfig(balancer.RoundRobin{First: true})
+		clk := clock.NewManual(time.Unix(0, 0))
+		cfg.Clock = clk
+		p, err := balancer.NewPool(cfg, balancer.Member{Name: "a", Share: 1}, balancer.Member{Name: "b", Share: 1})
+		require.NoError(t, err)
+		tape := balancer.NewTape(1000)
+		if drain {
+			tape = balancer.NewTape(16)
+		}
+		p.Attach(tape)
+		for i := range 200 {
+			clk.Advance(time.Millisecond)
+			if l, err := p.Acquire(balancer.Request{}); err == nil {
+				l.Release(balancer.Outcome(mixed(uint64(i)) % 4))
+			}
+			if drain && i%20 < 10 {
+				out = tape.Drain(out)
+			}
+		}
+		if drain {
+			require.Empty(t, tape.Dump(p).Records)
+			return tape.Drain(out)
+		}
+		return tape.Dump(p).Records
+	}
+	want, got := run(false), run(true)
+	require.Equal(t, len(want), len(got))
+	equalRecords(t, want, got)
+}
+
 // Recording costs an attempt no allocation once the ring has gone round.
 func TestTapeAllocations(t *testing.T) {
 	p, err := balancer.NewPool(balancer.Config{Seed: 1}, balancer.Member{Name: "a", Share: 1}, balancer.Member{Name: "b", Share: 1})
