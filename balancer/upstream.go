@@ -3,6 +3,7 @@ package balancer
 import (
 	"fmt"
 	"reflect"
+	"strings"
 )
 
 // Upstream is one backend as the Pool sees it: an identity. What else it is - a
@@ -20,7 +21,8 @@ import (
 // Unwrap() Upstream. A near miss - one of these names with another signature, a
 // method on the pointer when the value was given, a wrapper that hides the
 // methods of what it embeds and has no Unwrap - is an error of Update, since
-// silence would mean that a weight is ignored.
+// silence would mean that a weight is ignored. So is another spelling of one of
+// the names, such as MaxInFlight.
 type Upstream interface {
 	// ID identifies the upstream in its Pool, across updates and in saved state.
 	// It must not be empty and must not change.
@@ -30,6 +32,10 @@ type Upstream interface {
 // MaxWeight is the largest weight that an upstream may have. Weights are
 // relative: divide larger ones by a common factor.
 const MaxWeight = 1 << 20
+
+// maxWraps bounds the wrappers that are looked through. A chain of them that
+// never ends is a mistake of the caller's; this is far beyond any real one.
+const maxWraps = 16
 
 type (
 	weighted    interface{ Weight() int }
@@ -69,9 +75,7 @@ func describe(u Upstream) (traits, error) {
 		return t, &ConfigError{Field: "upstream id", Value: `""`, Want: "a name"}
 	}
 	var w, p, m bool
-	// A chain of wrappers that never ends is a mistake of the caller's; 16 is
-	// far beyond any real one.
-	for depth := 0; u != nil && depth < 16; depth++ {
+	for depth := 0; u != nil && depth < maxWraps; depth++ {
 		if err := nearMiss(u); err != nil {
 			return t, &ConfigError{Field: fmt.Sprintf("upstream %q", t.id), Value: err.Error(), Want: "the signature that Upstream documents"}
 		}
@@ -118,10 +122,11 @@ func isNil(u Upstream) bool {
 // nearMiss reports an optional method that the author surely meant and that
 // the type does not have in the form looked up.
 func nearMiss(u Upstream) error {
-	t := reflect.TypeOf(u)
+	v := reflect.ValueOf(u)
+	t := v.Type()
 	for _, o := range optional {
 		if m, ok := t.MethodByName(o.name); ok {
-			if got := reflect.ValueOf(u).Method(m.Index).Type(); got != o.typ {
+			if got := v.Method(m.Index).Type(); got != o.typ {
 				return fmt.Errorf("%s has %s %v, not %v", t, o.name, got, o.typ)
 			}
 			continue
@@ -131,30 +136,46 @@ func nearMiss(u Upstream) error {
 				return fmt.Errorf("%s is a method of *%s, but a %s was given", o.name, t, t)
 			}
 		}
+		for m := range t.NumMethod() {
+			if name := t.Method(m).Name; strings.EqualFold(name, o.name) {
+				return fmt.Errorf("%s has %s, not %s", t, name, o.name)
+			}
+		}
 	}
 	if _, ok := u.(wrapper); ok {
 		return nil
 	}
-	// A struct that embeds an interface has that interface's methods only: the
-	// others of the value inside are hidden.
-	v := reflect.ValueOf(u)
+	return hidden(t, v, maxWraps)
+}
+
+// hidden reports an optional method that t does not have because it embeds an
+// interface: that has the interface's methods only, and the others of the value
+// inside are hidden. v is a value of t or of something it embeds.
+func hidden(t reflect.Type, v reflect.Value, depth int) error {
 	for v.Kind() == reflect.Pointer {
 		v = v.Elem()
 	}
-	if v.Kind() != reflect.Struct {
+	if v.Kind() != reflect.Struct || depth == 0 {
 		return nil
 	}
 	for i := range v.NumField() {
-		f := v.Type().Field(i)
-		if !f.Anonymous || f.Type.Kind() != reflect.Interface || v.Field(i).IsNil() {
+		if !v.Type().Field(i).Anonymous {
 			continue
 		}
-		inner := v.Field(i).Elem().Type()
-		for _, o := range optional {
-			_, has := t.MethodByName(o.name)
-			if _, hidden := inner.MethodByName(o.name); hidden && !has {
-				return fmt.Errorf("%s embeds a %s and hides its %s: it needs Unwrap() Upstream", t, inner, o.name)
+		f := v.Field(i)
+		if f.Kind() == reflect.Interface {
+			if f = f.Elem(); !f.IsValid() {
+				continue
 			}
+			for _, o := range optional {
+				_, has := t.MethodByName(o.name)
+				if _, inside := f.Type().MethodByName(o.name); inside && !has {
+					return fmt.Errorf("%s embeds a %s and hides its %s: it needs Unwrap() Upstream", t, f.Type(), o.name)
+				}
+			}
+		}
+		if err := hidden(t, f, depth-1); err != nil {
+			return err
 		}
 	}
 	return nil
