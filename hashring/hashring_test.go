@@ -281,3 +281,21 @@ func TestCollidingIDs(t *testing.T) {
 		require.Equal(t, []int{1, 0}, h.Owners(key, 2))
 	}
 }
+
+// TestManyOwners checks the owners of more members than are compared one by
+// one: each once, in the order of the walk.
+func TestManyOwners(t *testing.T) {
+	for _, table := range tables(t, numbered(200)) {
+		for _, n := range []int{16, 17, 64, 65, 199, 200, 201} {
+			var want []int
+			w := table.Walk(42)
+			for m, ok := w.Next(); ok && len(want) < n; m, ok = w.Next() {
+				if !slices.Contains(want, m) {
+					want = append(want, m)
+				}
+			}
+			require.Len(t, want, min(n, 200))
+			require.Equal(t, want, ownersOf(table, 42, n), "%T %d", table, n)
+		}
+	}
+}

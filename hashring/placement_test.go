@@ -62,8 +62,7 @@ func placer(t *testing.T) func(key uint64) []string {
 		}
 		w := bounded.Walk(key)
 		overflow := ""
-		for range 4 {
-			m, _ := w.Next()
+		for m, ok := w.Next(); ok; m, ok = w.Next() {
 			overflow += strconv.Itoa(m)
 		}
 		return append(row, strconv.Itoa(hashring.Jump(key, 5)), overflow)
