@@ -61,6 +61,9 @@ func mulSat(a, b int64) int64 {
 // where that overflows.
 func mulDiv(a, b, d int64) int64 {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	if hi == 0 {
+		return int64(min(lo/uint64(d), math.MaxInt64))
+	}
 	if hi >= uint64(d) {
 		return math.MaxInt64
 	}
@@ -92,6 +95,9 @@ func (w wide) addProduct(a, b uint64) wide {
 
 // mean returns w / n for a sum of n > 0 values below 2^63, so that hi < n.
 func (w wide) mean(n uint64) int64 {
+	if w.hi == 0 { // the usual case, and the faster division
+		return int64(w.lo / n)
+	}
 	q, _ := bits.Div64(w.hi, w.lo, n)
 	return int64(q)
 }
