@@ -56,57 +56,77 @@ func (p LeastConn) NewPicker(v *View, _ Picker) Picker {
 	for size < v.Len() {
 		size <<= 1
 	}
-	t := &leastConn{v: v, ties: p.Ties, size: size, win: make([]int32, 2*size), equal: make([]int32, 2*size)}
+	t := &leastConn{v: v, ties: p.Ties, size: size, nodes: make([]match, 2*size), loads: make([]load, v.Len())}
 	for i := range size {
-		t.leaf(i)
+		t.nodes[size+i] = match{nobody, 0}
+		if i < v.Len() {
+			t.leaf(i)
+		}
 	}
 	for at := size - 1; at >= 1; at-- {
-		t.play(at)
+		t.nodes[at] = t.play(at)
 	}
 	return t
 }
 
 // leastConn is the tournament: node 1 is the root, node at has children 2*at
-// and 2*at+1, host i is leaf size+i. A node holds the leftmost of its least
-// loaded usable hosts, -1 for none, and how many are equal to it.
+// and 2*at+1, host i is leaf size+i.
 type leastConn struct {
 	v     *View
 	ties  Ties
 	size  int
-	win   []int32
-	equal []int32
+	nodes []match
+	loads []load // by host: one array instead of a cache line for each
 }
 
+// match is the leftmost of the least loaded usable hosts below a node, nobody if
+// there is none, and how many are equal to it.
+type match struct{ win, equal int32 }
+
+// load is what a host carries and what it can.
+type load struct{ inflight, weight int32 }
+
+// less tells whether a is less loaded than b: View.less for hosts with a weight,
+// as usable ones have.
+func (a load) less(b load) bool {
+	return uint64(a.inflight)*uint64(b.weight) < uint64(b.inflight)*uint64(a.weight)
+}
+
+// leaf looks at host i anew.
 func (t *leastConn) leaf(i int) {
-	at := t.size + i
-	t.win[at], t.equal[at] = -1, 0
-	if i < t.v.Len() && t.v.usable.has(i) {
-		t.win[at], t.equal[at] = int32(i), 1
+	h := t.v.hosts[i]
+	t.loads[i] = load{h.inflight, h.weight}
+	t.nodes[t.size+i] = match{nobody, 0}
+	if t.v.usable.has(i) {
+		t.nodes[t.size+i] = match{int32(i), 1}
 	}
 }
 
-// play decides the match at a node anew.
-func (t *leastConn) play(at int) {
-	l, r := t.win[2*at], t.win[2*at+1]
+// play decides the match at a node.
+func (t *leastConn) play(at int) match {
+	l, r := t.nodes[2*at], t.nodes[2*at+1]
 	switch {
-	case r < 0 || l >= 0 && t.v.less(int(l), int(r)):
-		t.win[at], t.equal[at] = l, t.equal[2*at]
-	case l < 0 || t.v.less(int(r), int(l)):
-		t.win[at], t.equal[at] = r, t.equal[2*at+1]
-	default:
-		t.win[at], t.equal[at] = l, t.equal[2*at]+t.equal[2*at+1]
+	case r.win < 0:
+		return l
+	case l.win < 0:
+		return r
+	case t.loads[l.win].less(t.loads[r.win]):
+		return l
+	case t.loads[r.win].less(t.loads[l.win]):
+		return r
 	}
+	return match{l.win, l.equal + r.equal}
 }
 
 // Changed implements Follower.
 func (t *leastConn) Changed(i int) {
 	t.leaf(i)
 	for at := (t.size + i) / 2; at >= 1; at /= 2 {
-		win, equal := t.win[at], t.equal[at]
-		t.play(at)
-		if t.win[at] == win && t.equal[at] == equal && win != int32(i) {
+		m := t.play(at)
+		if m == t.nodes[at] && m.win != int32(i) {
 			return // nothing that the nodes above look at has changed
 		}
+		t.nodes[at] = m
 	}
 }
 
@@ -114,32 +134,36 @@ func (t *leastConn) Pick(c Call) int {
 	if t.v.Fallback() {
 		return t.scan(c)
 	}
-	best := t.win[1]
-	if best < 0 || t.equal[1] == 1 {
-		return int(best)
+	root := t.nodes[1]
+	if root.win < 0 || root.equal == 1 {
+		return int(root.win)
 	}
 	switch t.ties {
 	case TiesIndex:
-		return int(best)
+		return int(root.win)
 	case TiesRandom:
-		return t.rank(int(below(c.Draw(0), uint64(t.equal[1]))))
+		return t.rank(int(below(c.Draw(0), uint64(root.equal))))
 	}
-	i := t.from(t.v.Marked(), int(best))
+	i := t.from(t.v.Marked())
 	t.v.Mark(i + 1)
 	return i
 }
 
+// best tells how many hosts below a node are equal to the root's.
+func (t *leastConn) best(at int) int {
+	m := t.nodes[at]
+	if m.win < 0 || t.loads[t.nodes[1].win].less(t.loads[m.win]) {
+		return 0
+	}
+	return int(m.equal)
+}
+
 // rank returns the k-th host from the left that is equal to the root's.
 func (t *leastConn) rank(k int) int {
-	best, at := int(t.win[1]), 1
+	at := 1
 	for at < t.size {
 		at *= 2
-		// A child whose winner is more loaded than the root's holds no equal.
-		n := int(t.equal[at])
-		if t.win[at] < 0 || t.v.less(best, int(t.win[at])) {
-			n = 0
-		}
-		if k >= n {
+		if n := t.best(at); k >= n {
 			k -= n
 			at++
 		}
@@ -148,18 +172,21 @@ func (t *leastConn) rank(k int) int {
 }
 
 // from returns the first host at or after start, going round, that is equal to
-// best, by counting the equals to the left of start.
-func (t *leastConn) from(start, best int) int {
+// the root's, by counting the equals to the left of start.
+func (t *leastConn) from(start int) int {
 	if start >= t.v.Len() {
 		start = 0
 	}
+	if t.best(t.size+start) > 0 {
+		return start
+	}
 	left := 0
 	for at := t.size + start; at > 1; at /= 2 {
-		if at&1 == 1 && t.win[at-1] >= 0 && !t.v.less(best, int(t.win[at-1])) {
-			left += int(t.equal[at-1])
+		if at&1 == 1 {
+			left += t.best(at - 1)
 		}
 	}
-	if left == int(t.equal[1]) {
+	if left == int(t.nodes[1].equal) {
 		left = 0
 	}
 	return t.rank(left)

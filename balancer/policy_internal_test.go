@@ -256,7 +256,7 @@ func TestWheelNeverOverflows(t *testing.T) {
 		b.head[i] = nobody
 	}
 	for i := range weights {
-		b.insert(i)
+		b.insert(i, b.from(i))
 	}
 	for k := range 1000 {
 		require.Equal(t, a.Pick(Call{}), b.Pick(Call{}), "pick %d", k)

@@ -16,15 +16,14 @@ import "math/bits"
 // the share of the way to its next point that it has covered.
 //
 // Each host stands in the bucket of its next point. Buckets are about as wide as
-// the mean distance between picks, so a bucket holds one host on average. What
-// the picks are does not depend on the buckets, nor on when they were laid out.
+// the mean distance between picks, so a pick looks at one or two of them and at
+// as many hosts. What the picks are does not depend on the buckets, nor on when
+// they were laid out.
 type wheel struct {
 	v    *View
-	none *smooth  // picks while ejections are ignored
-	head []int32  // bucket -> first host, nobody if none
-	next []int32  // host -> next host in its bucket
-	due  []uint64 // host -> its next point, counted from the start of lap 0
-	in   []bool   // host is in a bucket
+	none *smooth // picks while ejections are ignored
+	head []int32 // bucket -> first host, nobody if none
+	on   []place // by host
 
 	base  uint64 // start of the present lap
 	at    uint64 // the bucket reached, counted from the start of lap 0
@@ -33,6 +32,16 @@ type wheel struct {
 
 	looked int // buckets and hosts that the pick at hand has looked at
 	wasted int // those of unusually long picks since the buckets were laid out
+}
+
+// place is a host's place on the wheel: half a cache line.
+type place struct {
+	due    uint64 // its next point, counted from the start of lap 0
+	key    uint64 // hash of its id
+	phase  uint32
+	weight uint32
+	next   int32 // host in the same bucket
+	in     bool  // a bucket
 }
 
 const (
@@ -64,14 +73,14 @@ const (
 
 func newWheel(v *View) *wheel {
 	n := v.Len()
-	size := uint64(1) << bits.Len(uint(n-1))
+	// At least four buckets a host: with fewer of them, more hosts are met whose
+	// turn is only on a later round of the wheel.
+	size := uint64(4) << bits.Len(uint(n-1))
 	w := &wheel{
 		v:    v,
 		none: newSmooth(v),
 		head: make([]int32, size),
-		next: make([]int32, n),
-		due:  make([]uint64, n),
-		in:   make([]bool, n),
+		on:   make([]place, n),
 		mask: size - 1,
 	}
 	var total uint64
@@ -85,24 +94,26 @@ func newWheel(v *View) *wheel {
 
 // enrol gives a host its phase, and a new one when its weight has changed.
 func (w *wheel) enrol(i int) {
-	place, pos := &w.v.Scratch(i)[wheelPlace], &w.v.Shared()[wheelPos]
-	weight := uint64(w.v.Weight(i))
-	// The place is (weight + 1) << 32 | phase, and 0 for a host that has none.
-	switch old := *place>>32 - 1; {
+	h, pos, on := w.v.hosts[i], &w.v.Shared()[wheelPos], &w.on[i]
+	own, weight := &h.scratch[wheelPlace], uint64(h.weight)
+	on.key = h.key
+	// What is kept is (weight + 1) << 32 | phase, and 0 for a host without a place.
+	switch old := *own>>32 - 1; {
 	case weight == 0:
-		*place = 0
-	case *place>>32 < 2 || old > MaxWeight:
-		*place = (weight+1)<<32 | *pos>>32*golden>>32
+		*own = 0
+	case *own>>32 < 2 || old > MaxWeight:
+		*own = (weight+1)<<32 | *pos>>32*golden>>32
 		*pos += lap
 	case old != weight:
 		// ahead units of the way are left at the old weight and ahead*old/weight
 		// at the new. ahead*old is below a lap, since a point before the next one
 		// is done, hence at the new weight too the point before the next one is.
 		from := w.from(i)
-		ahead := w.point(i, old, *place%lap) - from
+		ahead := point(from, old, *own%lap) - from
 		due := from + ahead*old/weight
-		*place = (weight+1)<<32 | due%lap*weight%lap
+		*own = (weight+1)<<32 | due%lap*weight%lap
 	}
+	on.weight, on.phase = uint32(weight), uint32(*own)
 }
 
 // from is the first position of which host i's turn, if it has one there, is
@@ -110,15 +121,14 @@ func (w *wheel) enrol(i int) {
 func (w *wheel) from(i int) uint64 {
 	shared := w.v.Shared()
 	pos := w.base + shared[wheelPos]%lap
-	if w.v.hosts[i].key <= shared[wheelLast] {
+	if w.on[i].key <= shared[wheelLast] {
 		pos++
 	}
 	return pos
 }
 
-// point is host i's first point that is not done.
-func (w *wheel) point(i int, weight, phase uint64) uint64 {
-	from := w.from(i)
+// point is the first point at or after from of a host.
+func point(from, weight, phase uint64) uint64 {
 	begun := from &^ (lap - 1)
 	// The smallest k with k*2^32 + phase >= (position in the lap) * weight. It is
 	// at most weight, which is the first point of the next lap.
@@ -136,9 +146,9 @@ func (w *wheel) layout(total uint64) {
 	for b := range w.head {
 		w.head[b] = nobody
 	}
-	for i := range w.in {
-		if w.in[i] = false; w.v.usable.has(i) {
-			w.insert(i)
+	for i := range w.on {
+		if w.on[i].in = false; w.v.usable.has(i) {
+			w.insert(i, w.from(i))
 		}
 	}
 }
@@ -152,9 +162,9 @@ func bucketShift(total uint64) uint {
 // refit makes the buckets fit the weight that is usable now.
 func (w *wheel) refit() {
 	var total uint64
-	for i := range w.in {
+	for i := range w.on {
 		if w.v.usable.has(i) {
-			total += uint64(w.v.Weight(i))
+			total += uint64(w.on[i].weight)
 		}
 	}
 	if w.wasted = 0; bucketShift(total) != w.shift || w.base >= farLap {
@@ -162,21 +172,21 @@ func (w *wheel) refit() {
 	}
 }
 
-func (w *wheel) insert(i int) {
-	place := w.v.hosts[i].scratch[wheelPlace]
-	w.due[i] = w.point(i, place>>32-1, place%lap)
-	b := w.due[i] >> w.shift & w.mask
-	w.next[i], w.head[b] = w.head[b], int32(i)
-	w.in[i] = true
+// insert puts host i into the bucket of its first point at or after from.
+func (w *wheel) insert(i int, from uint64) {
+	on := &w.on[i]
+	on.due = point(from, uint64(on.weight), uint64(on.phase))
+	head := &w.head[on.due>>w.shift&w.mask]
+	on.next, *head, on.in = *head, int32(i), true
 }
 
 // remove takes host i out of its bucket.
 func (w *wheel) remove(i int) {
-	link := &w.head[w.due[i]>>w.shift&w.mask]
+	link := &w.head[w.on[i].due>>w.shift&w.mask]
 	for *link != int32(i) {
-		link = &w.next[*link]
+		link = &w.on[*link].next
 	}
-	*link, w.in[i] = w.next[i], false
+	*link, w.on[i].in = w.on[i].next, false
 }
 
 // Changed implements Follower: a host that has become usable gets its place
@@ -186,13 +196,13 @@ func (w *wheel) Changed(i int) {
 	if !w.v.usable.has(i) {
 		return
 	}
-	if w.in[i] {
-		if w.due[i] >= w.from(i) {
+	if w.on[i].in {
+		if w.on[i].due >= w.from(i) {
 			return
 		}
 		w.remove(i)
 	}
-	w.insert(i)
+	w.insert(i, w.from(i))
 }
 
 func (w *wheel) Pick(c Call) int {
@@ -208,7 +218,7 @@ func (w *wheel) Pick(c Call) int {
 	i := w.turn()
 	for empty := 1; i < 0; empty++ {
 		if w.at++; empty == emptyRun+v.UsableCount() {
-			w.at = w.due[w.soonest()] >> w.shift
+			w.at = w.on[w.soonest()].due >> w.shift
 		}
 		i = w.turn()
 	}
@@ -225,7 +235,7 @@ func (w *wheel) soonest() int {
 	best := -1
 	for n, i := w.v.UsableCount(), -1; n > 0; n-- {
 		i = w.v.NextUsable(i + 1)
-		if best < 0 || w.before(int32(i), int32(best)) {
+		if best < 0 || w.on[i].before(&w.on[best]) {
 			best = i
 		}
 	}
@@ -233,10 +243,9 @@ func (w *wheel) soonest() int {
 	return best
 }
 
-// before tells whether host i's turn is before host j's.
-func (w *wheel) before(i, j int32) bool {
-	a, b := w.due[i], w.due[j]
-	return a < b || a == b && w.v.hosts[i].key < w.v.hosts[j].key
+// before tells whether a's turn is before b's.
+func (a *place) before(b *place) bool {
+	return a.due < b.due || a.due == b.due && a.key < b.key
 }
 
 // turn takes the first due host out of the bucket reached and puts it back at
@@ -248,24 +257,26 @@ func (w *wheel) turn() int {
 	best, chosen := nobody, first
 	for link := first; *link != nobody; w.looked++ {
 		i := *link
+		on := &w.on[i]
 		if !v.set.has(int(i)) {
-			*link, w.in[i] = w.next[i], false
+			*link, on.in = on.next, false
 			continue
 		}
-		if w.due[i]>>w.shift == w.at && (best == nobody || w.before(i, best)) {
+		if on.due>>w.shift == w.at && (best == nobody || on.before(&w.on[best])) {
 			best, chosen = i, link
 		}
-		link = &w.next[i]
+		link = &on.next
 	}
 	if best == nobody {
 		return -1
 	}
-	*chosen = w.next[best]
-	due, shared := w.due[best], v.Shared()
+	on := &w.on[best]
+	*chosen = on.next
+	due, shared := on.due, v.Shared()
 	w.base = due &^ (lap - 1)
 	shared[wheelPos] = shared[wheelPos]&^(lap-1) | due%lap
-	shared[wheelLast] = v.hosts[best].key
-	w.insert(int(best))
+	shared[wheelLast] = on.key
+	w.insert(int(best), due+1)
 	if w.base >= farLap {
 		w.refit()
 	}
