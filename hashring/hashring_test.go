@@ -71,7 +71,7 @@ func TestMemberErrors(t *testing.T) {
 		{list("a", ""), `hashring: member 1 (id "", weight 1): empty id`},
 		{list("a", "b", "a"), `hashring: member 2 (id "a", weight 1): duplicate id`},
 		{[]hashring.Member{{"a", 0}, {"a", 0}}, `hashring: member 1 (id "a", weight 0): duplicate id`},
-		{[]hashring.Member{{"a", -3}}, `hashring: member 0 (id "a", weight -3): negative weight`},
+		{[]hashring.Member{{"a", -1}}, `hashring: member 0 (id "a", weight -1): negative weight`},
 	} {
 		_, ringErr := hashring.NewRing(hashring.RingConfig{}, c.members)
 		_, maglevErr := hashring.NewMaglev(hashring.MaglevConfig{}, c.members)
