@@ -38,14 +38,15 @@ type call struct {
 	err  error
 }
 
-// attempt is what one attempt needs on the heap, in one piece.
+// attempt is what one attempt needs on the heap, in one piece: the base may go on
+// using the request, and the caller the response, after RoundTrip has returned.
 type attempt struct {
 	req  http.Request
 	url  url.URL
 	gate gate
 	body body
 	// values holds the header's values, where they are few enough.
-	values [8]string
+	values [6]string
 }
 
 // prepare does what comes before the first pick.
@@ -58,6 +59,8 @@ func (c *call) prepare() error {
 	case c.ctx.Err() != nil:
 		return c.ctx.Err()
 	}
+	// Whatever fails here, the caller's code included, fails before the Pool has
+	// heard of the request.
 	r := requestOf(c.ctx)
 	if c.result = r.Result; c.result != nil {
 		*c.result = balancer.Result{Attempts: c.result.Attempts[:0]}
@@ -83,28 +86,16 @@ func (c *call) prepare() error {
 // send makes one attempt. It reports whether the request is over with it.
 func (c *call) send(lease balancer.Lease[*Upstream]) (over bool) {
 	a := new(attempt)
-	b, err := c.payload.next(&a.gate)
-	if err != nil {
-		// The request cannot be made again after all. What is known is the answer.
-		c.try.Stop()
-		c.note(balancer.EndAnswered)
-		return true
-	}
-	c.discard()
+	var b io.ReadCloser
 	var timer clock.Timer
-	c.build(a, lease.Upstream(), b)
-	if c.cfg.AttemptTimeout > 0 {
-		timer = c.limit(a)
-	}
-
-	r := final(balancer.Failure)
-	start := c.start()
+	var r balancer.Report // Ignored, as long as the server has no part in it
 	returned := false
+	// The lease must come back on every way out.
 	defer func() {
 		if returned {
 			return
 		}
-		// A panic, of the base or of Classify, or the end of the goroutine.
+		// A panic, of GetBody, the base or Classify, or the end of the goroutine.
 		c.try.Done(r)
 		if timer != nil {
 			timer.Stop()
@@ -118,6 +109,22 @@ func (c *call) send(lease balancer.Lease[*Upstream]) (over bool) {
 		c.discard()
 	}()
 
+	var err error
+	if b, err = c.payload.next(&a.gate); err != nil {
+		// The request cannot be made again after all. What is known is the answer.
+		returned = true
+		c.try.Stop()
+		c.note(balancer.EndAnswered)
+		return true
+	}
+	// Only now is it certain that the last response is not the answer.
+	c.discard()
+	c.build(a, lease.Upstream(), b)
+	if c.cfg.AttemptTimeout > 0 {
+		timer = c.limit(a)
+	}
+	start := c.start()
+	r = final(balancer.Failure)
 	c.sent = true
 	c.resp, c.err = c.base.RoundTrip(&a.req)
 	c.check(a, timer)
@@ -151,7 +158,7 @@ func (c *call) send(lease balancer.Lease[*Upstream]) (over bool) {
 
 // build makes the attempt's request.
 func (c *call) build(a *attempt, u *Upstream, b io.ReadCloser) {
-	a.req = *c.req
+	a.req = *c.req // a request has no lock, and its context comes along
 	u.join(&a.url, c.req.URL)
 	a.req.URL = &a.url
 	a.req.RequestURI = ""
@@ -206,6 +213,8 @@ func (a *attempt) header(h http.Header) http.Header {
 
 // limit gives the attempt a context that AttemptTimeout ends.
 func (c *call) limit(a *attempt) clock.Timer {
+	// Not a context with a deadline: the timeout runs on the Pool's clock, and ends
+	// with the headers while the context lives on for the body.
 	ctx, cancel := context.WithCancelCause(c.ctx)
 	a.req = *a.req.WithContext(ctx)
 	a.body.cancel = func() { cancel(nil) }
@@ -243,6 +252,8 @@ func (c *call) verdict() balancer.Outcome {
 
 // mayRepeat tells whether the request, its body aside, should be sent again.
 func (c *call) mayRepeat(o balancer.Outcome) bool {
+	// An outcome that is Ignored - the caller is gone, or the fault is its own -
+	// would meet the same end elsewhere.
 	if c.err != nil {
 		return o == balancer.TransportFailure && (c.repeatable || neverSent(c.err))
 	}
@@ -261,6 +272,7 @@ func (c *call) answer(a *attempt, lease balancer.Lease[*Upstream], r balancer.Re
 		}
 		return
 	}
+	// The Try moves along, so that the request is under way as long as its body.
 	lease.Answered()
 	b.source, b.try, b.outcome = c.resp.Body, c.try, r.Outcome
 	if c.resp.StatusCode == http.StatusSwitchingProtocols {

@@ -14,7 +14,7 @@ import (
 // defaults, and retries of requests that may be sent again - GET, HEAD, OPTIONS,
 // TRACE, PUT, DELETE, anything with an Idempotency-Key header, and anything that
 // was never sent - after a transport failure and after 502, 503 and 504. A
-// Config is not modified.
+// Config is not modified and may be used for many Transports.
 type Config struct {
 	// Pool sets up the balancing: policy, breakers, ejection, retry count and
 	// back-off, budget. Retry.OnFailure and Classify have no effect here:

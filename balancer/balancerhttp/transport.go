@@ -63,7 +63,8 @@ type Transport struct {
 
 // NewTransport returns a Transport over the backends with the given URLs, as
 // ParseEndpoint reads them. For weights and tiers give none and call Update.
-// Errors match [balancer.ErrConfig].
+// Errors match [balancer.ErrConfig]. The Transport keeps cfg's Base, Key and
+// Classify and calls them concurrently.
 func NewTransport(cfg Config, urls ...string) (*Transport, error) {
 	if cfg.Pool.Clock == nil {
 		// One clock for the Pool and for what is measured here.

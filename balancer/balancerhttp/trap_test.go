@@ -703,6 +703,13 @@ func bodiesAreClosed(t *testing.T) {
 		}, setup: func(f *fake) *balancerhttp.Transport {
 			return abc(t, f.on("a", f.refuse).on("b", f.refuse).on("c", f.refuse))
 		}},
+		{what: "GetBody panics", edit: func(r *http.Request) {
+			if r.GetBody != nil {
+				r.GetBody = func() (io.ReadCloser, error) { panic("body") }
+			}
+		}, setup: func(f *fake) *balancerhttp.Transport {
+			return abc(t, f.on("a", f.early(503, "")).on("b", f.refuse).on("c", f.refuse))
+		}},
 		{what: "buffered", want: syscall.ECONNRESET, setup: func(f *fake) *balancerhttp.Transport {
 			return abc(t, f.on("a", f.reset).on("b", f.reset).on("c", f.reset), func(c *balancerhttp.Config) { c.MaxBuffer = 100 })
 		}},

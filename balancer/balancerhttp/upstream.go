@@ -9,7 +9,8 @@ import (
 )
 
 // Endpoint describes one backend: where it is, and its part in the Pool. It is
-// plain data. The zero Endpoint names no place and is refused.
+// plain data, to be copied freely. The zero Endpoint names no place and is
+// refused.
 type Endpoint struct {
 	// URL is the base of every request: scheme http or https and a host, and
 	// optionally a path, which is put before the request's own, and a query, which
