@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -421,7 +422,7 @@ func (e *engine) arrange(old []*tier, marks [][]*host) {
 	e.selectable, e.onlyFull, e.counts, e.none = 0, 0, [outReasons]int{}, nil
 	var tiers []*tier
 	for _, h := range e.hosts {
-		at, found := slices.BinarySearchFunc(tiers, h.priority, func(t *tier, p int) int { return t.priority - p })
+		at, found := slices.BinarySearchFunc(tiers, h.priority, func(t *tier, p int) int { return cmp.Compare(t.priority, p) })
 		if !found {
 			tiers = slices.Insert(tiers, at, &tier{priority: h.priority})
 		}
@@ -479,6 +480,18 @@ func (e *engine) unavailable() error {
 		}
 	}
 	return e.none
+}
+
+// saturatingSub subtracts two times, staying in range.
+func saturatingSub(a, b int64) int64 {
+	switch d := a - b; {
+	case b < 0 && d < a:
+		return math.MaxInt64
+	case b > 0 && d > a:
+		return math.MinInt64
+	default:
+		return d
+	}
 }
 
 // saturatingAdd adds two times, staying in range.

@@ -87,7 +87,7 @@ func (h *host) waiting(now int64) int64 {
 	if h.oldestSince == never || now <= h.oldestSince {
 		return 0
 	}
-	return now - h.oldestSince
+	return saturatingSub(now, h.oldestSince)
 }
 
 // tier is the set of hosts of one priority and the picker over them.

@@ -92,26 +92,22 @@ func (l Lease[U]) Settle(r Report) bool {
 // lease makes the caller's value for a slot. The lock is held.
 func (p *Pool[U]) lease(i int32) Lease[U] {
 	s := &p.e.slots[i]
-	return Lease[U]{
-		pool: p, upstream: p.ups[s.host.pos],
-		request: s.request, slot: i, gen: s.gen, attempt: s.attempt, fallback: s.fallback,
+	l := Lease[U]{pool: p, request: s.request, slot: i, gen: s.gen, attempt: s.attempt, fallback: s.fallback}
+	if s.host.index >= 0 {
+		l.upstream = p.ups[s.host.pos]
 	}
+	return l
 }
 
-// Leases returns the leases that are not released, oldest slot first. It is for
-// a recorder, and for a restored Pool, whose calls in flight have no other
+// Leases returns the leases that are not released, in no particular order. It is
+// for a recorder, and for a restored Pool, whose calls in flight have no other
 // handle. The value of an upstream that has left the Pool is the zero U.
 func (p *Pool[U]) Leases() []Lease[U] {
 	p.e.mu.Lock()
 	defer p.e.unlock()
 	var out []Lease[U]
 	for i := range p.e.slots {
-		s := &p.e.slots[i]
-		switch {
-		case s.host == nil:
-		case s.host.index < 0:
-			out = append(out, Lease[U]{pool: p, request: s.request, slot: int32(i), gen: s.gen, attempt: s.attempt, fallback: s.fallback})
-		default:
+		if p.e.slots[i].host != nil {
 			out = append(out, p.lease(int32(i)))
 		}
 	}
@@ -338,9 +334,9 @@ func (e *engine) settle(now int64, i int32, r Report) {
 		latency = -1
 	case r.Latency > 0:
 	case s.answered != unanswered:
-		latency = s.answered - start
+		latency = saturatingSub(s.answered, start)
 	default:
-		latency = now - start
+		latency = saturatingSub(now, start)
 	}
 	if s.answered == unanswered {
 		e.unqueue(i)
@@ -418,4 +414,6 @@ func (e *engine) record(h *host, now, start, latency int64, o Outcome) {
 }
 
 // since is for snapshots: how long ago, never negative.
-func since(now, then int64) time.Duration { return time.Duration(max(0, now-then)) }
+func since(now, then int64) time.Duration {
+	return time.Duration(max(0, saturatingSub(now, then)))
+}

@@ -1,6 +1,8 @@
 package balancer
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -24,11 +26,12 @@ const stateVersion = 1
 // each as id, health bit, note, whether the detector was told that it can serve,
 // two words of scratch, age, served, failures, trips, latency state, failure share
 // state and breaker state; outlier state; retry budget state; the tiers as priority, mark and two
-// shared words; the leases as slot, generation, upstream (or their number for
-// one that has left), request, attempt, fallback bit, whether it is its
-// request's only one, age, age of the answer + 1
-// (0 for none) and breaker ticket. Strings have their length in front. Events
-// that are queued for OnEvent are not part of it. O(n).
+// shared words; the leases, in the order of their bytes, as upstream (or their
+// number for one that has left), request, attempt, fallback bit, whether it is
+// its request's only one, age, age of the answer + 1 (0 for none) and breaker
+// ticket. Strings have their length in front, and there is a number in front of
+// what there are several of. Events that are queued for OnEvent are not part of
+// it. Pools that go on alike save the same bytes. O(n log n).
 func (p *Pool[U]) Save() []byte {
 	now := p.e.read()
 	p.e.mu.Lock()
@@ -40,7 +43,8 @@ func (p *Pool[U]) Save() []byte {
 
 // RestorePool returns a Pool over the given upstreams that goes on where the
 // saved one was. The upstreams must have the ids of the saved ones, in the same
-// order; their values, weights, priorities and limits are the new ones'. Seed 0
+// order; their values, weights, priorities and limits are the new ones'. A tier
+// whose priority is not among the saved ones starts fresh. Seed 0
 // in cfg means the saved seed; any other must equal it. The calls in flight at
 // the save are returned by Leases. Errors match ErrConfig or ErrState.
 func RestorePool[U Upstream](cfg Config, saved []byte, ups ...U) (*Pool[U], error) {
@@ -99,7 +103,7 @@ func (e *engine) save(now int64) []byte {
 		bit(h.countable)
 		u(h.scratch[0])
 		u(h.scratch[1])
-		u(uint64(now - h.joined))
+		u(uint64(saturatingSub(now, h.joined)))
 		u(h.served)
 		u(h.failures)
 		u(h.trips)
@@ -116,14 +120,21 @@ func (e *engine) save(now int64) []byte {
 		u(t.view.shared[0])
 		u(t.view.shared[1])
 	}
-	u(e.totals.Inflight)
+	return e.saveLeases(b, now)
+}
+
+// saveLeases appends the leases. Slots and generations stay behind: which slot a
+// lease has is an accident, and must not make equal Pools differ.
+func (e *engine) saveLeases(b []byte, now int64) []byte {
+	b = binary.AppendUvarint(b, e.totals.Inflight)
+	all := make([][]byte, 0, e.totals.Inflight)
 	for i := range e.slots {
 		s := &e.slots[i]
 		if s.host == nil {
 			continue
 		}
-		u(uint64(i))
-		u(uint64(s.gen))
+		one := make([]byte, 0, 64)
+		u := func(v uint64) { one = binary.AppendUvarint(one, v) }
 		if s.host.index < 0 {
 			u(uint64(len(e.hosts)))
 		} else {
@@ -131,15 +142,19 @@ func (e *engine) save(now int64) []byte {
 		}
 		u(s.request)
 		u(uint64(s.attempt))
-		bit(s.fallback)
-		bit(s.sole)
-		u(uint64(now - s.start))
+		u(uint64(b2i(s.fallback)))
+		u(uint64(b2i(s.sole)))
+		u(uint64(saturatingSub(now, s.start)))
 		if s.answered == unanswered {
 			u(0)
 		} else {
-			u(uint64(now-s.answered) + 1)
+			u(uint64(min(saturatingSub(now, s.answered), math.MaxInt64-1)) + 1)
 		}
-		b = s.ticket.AppendState(b, now)
+		all = append(all, s.ticket.AppendState(one, now))
+	}
+	slices.SortFunc(all, bytes.Compare)
+	for _, one := range all {
+		b = append(b, one...)
 	}
 	return b
 }
@@ -244,6 +259,13 @@ func (e *engine) restore(saved []byte) error {
 	if d.err == nil && len(d.b) > 0 {
 		d.fail("something after the end")
 	}
+	serving := 0
+	for _, h := range e.hosts {
+		serving += b2i(h.countable)
+	}
+	if e.outliers.Len() != len(e.hosts) || e.outliers.UsableCount() != serving {
+		d.fail("upstreams that the detector does not know")
+	}
 	if d.err != nil {
 		return d.err
 	}
@@ -260,16 +282,20 @@ func (e *engine) restore(saved []byte) error {
 }
 
 func (e *engine) restoreTiers(d *decoder) {
-	if n := d.u("number of tiers", math.MaxUint64); d.err == nil && n != uint64(len(e.tiers)) {
-		d.fail("tiers other than the upstreams' priorities")
-	}
-	for _, t := range e.tiers {
-		if p := d.i("priority"); d.err == nil && p != int64(t.priority) {
-			d.fail("tiers other than the upstreams' priorities")
+	n := d.u("number of tiers", math.MaxInt32)
+	for range n {
+		p, mark := d.i("priority"), d.u("mark", math.MaxInt32)
+		shared := [2]uint64{d.u("shared", math.MaxUint64), d.u("shared", math.MaxUint64)}
+		if d.err != nil {
+			return
 		}
-		// A rotation that has passed the last host stands at the end.
-		t.view.mark = int32(d.u("mark", uint64(t.view.Len())))
-		t.view.shared[0], t.view.shared[1] = d.u("shared", math.MaxUint64), d.u("shared", math.MaxUint64)
+		for _, t := range e.tiers {
+			if int64(t.priority) == p {
+				// A rotation that has passed the last host stands at the end.
+				t.view.mark = int32(min(mark, uint64(t.view.Len())))
+				t.view.shared = shared
+			}
+		}
 	}
 }
 
@@ -280,49 +306,29 @@ func (e *engine) restoreLeases(d *decoder) {
 	gone.breaker = e.protoBreaker.Fresh(0)
 	gone.forgetLatency(e)
 	var waiting []int32
-	n := d.u("number of leases", uint64(len(d.b)))
-	for range n {
-		// A slot is at most as high as leases were ever out at once; the bound
-		// keeps a damaged number from asking for all memory.
-		i := d.u("lease slot", 1<<24)
-		if d.err != nil || i < uint64(len(e.slots)) {
-			d.fail("lease slots out of order")
-			return
-		}
-		for uint64(len(e.slots)) <= i {
-			e.slots = append(e.slots, slot{})
-		}
-		s := &e.slots[i]
-		s.gen = uint32(d.u("generation", math.MaxUint32))
-		s.host = gone
-		if pos := d.u("lease upstream", uint64(len(e.hosts))); d.err == nil && pos < uint64(len(e.hosts)) {
+	for n := d.u("number of leases", uint64(len(d.b))); n > 0 && d.err == nil; n-- {
+		s := slot{host: gone, gen: 1, answered: unanswered, next: nobody, prev: nobody}
+		if pos := d.u("lease upstream", uint64(len(e.hosts))); pos < uint64(len(e.hosts)) {
 			s.host = e.hosts[pos]
 		}
 		s.request = d.u("lease request", any)
 		s.attempt = int32(d.u("attempt", math.MaxInt32))
 		s.fallback, s.sole = d.u("fallback", 1) == 1, d.u("sole", 1) == 1
-		s.start, s.answered = d.age("lease age"), unanswered
-		s.next, s.prev = nobody, nobody
+		s.start = d.age("lease age")
 		if age := d.u("answer age", math.MaxInt64); age > 0 {
 			s.answered = 1 - int64(age)
 		} else {
-			waiting = append(waiting, int32(i))
+			waiting = append(waiting, int32(len(e.slots)))
 		}
 		d.part("ticket", s.ticket.RestoreState)
+		e.slots = append(e.slots, s)
 		s.host.inflight++
 		e.totals.Inflight++
 	}
-	for i := len(e.slots) - 1; i >= 0; i-- {
-		if s := &e.slots[i]; s.host == nil {
-			s.next, e.free = e.free, int32(i)
-		}
-	}
 	slices.SortStableFunc(waiting, func(a, b int32) int {
-		return compare(e.slots[a].start, e.slots[b].start)
+		return cmp.Compare(e.slots[a].start, e.slots[b].start)
 	})
 	for _, i := range waiting {
 		e.enqueue(i)
 	}
 }
-
-func compare(a, b int64) int { return b2i(a > b) - b2i(a < b) }

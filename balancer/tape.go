@@ -395,6 +395,7 @@ func (p *Pool[U]) Resume(r Record) (Try[U], error) {
 		for i := range p.e.slots {
 			if s := &p.e.slots[i]; s.host != nil && s.request == r.Request && s.attempt == r.Retries {
 				c.slot, c.gen = int32(i), s.gen
+				t.lease = p.lease(c.slot)
 			}
 		}
 		if c.slot == nobody {

@@ -18,11 +18,10 @@ import (
 //	MaxInflight() int  calls at once; absent or 0 = no limit
 //
 // A type that wraps another Upstream and should keep those properties has
-// Unwrap() Upstream. A near miss - one of these names with another signature, a
-// method on the pointer when the value was given, a wrapper that hides the
-// methods of what it embeds and has no Unwrap - is an error of Update, since
-// silence would mean that a weight is ignored. So is another spelling of one of
-// the names, such as MaxInFlight.
+// Unwrap() Upstream. A near miss - one of these names with another signature or
+// in another spelling (MaxInFlight), a method on the pointer when the value was
+// given, a wrapper that hides the methods of what it embeds and has no Unwrap -
+// is an error of Update, since silence would mean that a weight is ignored.
 type Upstream interface {
 	// ID identifies the upstream in its Pool, across updates and in saved state.
 	// It must not be empty and must not change.
