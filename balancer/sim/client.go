@@ -1,0 +1,388 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/balancer"
+	"github.com/evenkeel-go/evenkeel/hashring"
+)
+
+// client is one client at work.
+type client struct {
+	*Client
+	pool  *balancer.Pool[*node]
+	index uint32
+	salt  uint64
+	sees  []int // servers, by index
+	skip  map[uint64]bool
+	think sampler
+
+	sent   uint64   // open-loop arrivals so far
+	gap    uint64   // mean time between them, in q16 nanoseconds
+	nextAt uint64   // the next one, in q16
+	users  []uint64 // requests of each user so far
+
+	limits limits // of attempts that are out, oldest first
+	armed  bool   // an evTimeout is in the queue
+}
+
+// limits is a ring of time limits. All attempts of a client have the same
+// timeout, so they end in the order in which they began, and one event for the
+// oldest is enough.
+type limits struct {
+	ring     []limit
+	at, size int
+}
+
+type limit struct {
+	at       int64
+	seq      uint64
+	attempt  uint32
+	attemptG uint32
+}
+
+func (l *limits) push(x limit) {
+	if l.size == len(l.ring) {
+		bigger := make([]limit, max(16, 2*len(l.ring)))
+		n := copy(bigger, l.ring[l.at:])
+		copy(bigger[n:], l.ring[:l.at])
+		l.ring, l.at = bigger, 0
+	}
+	l.ring[(l.at+l.size)&(len(l.ring)-1)] = x
+	l.size++
+}
+
+func (l *limits) first() *limit { return &l.ring[l.at] }
+
+func (l *limits) drop() {
+	l.at = (l.at + 1) & (len(l.ring) - 1)
+	l.size--
+}
+
+func newClient(m *machine, g *Client, index uint32) client {
+	c := client{Client: g, index: index, salt: draw(m.s.Seed, streamClient, uint64(index))}
+	c.sees = make([]int, len(m.nodes))
+	for i := range c.sees {
+		c.sees[i] = i
+	}
+	if g.Sees > 0 && g.Sees < len(c.sees) {
+		// The servers whose hash comes first, in the fleet's order.
+		rank := func(i int) uint64 { return mix(draw(c.salt, streamSubset, 0) ^ m.servers[i].key) }
+		slices.SortFunc(c.sees, func(a, b int) int {
+			if ra, rb := rank(a), rank(b); ra < rb || ra == rb && a < b {
+				return -1
+			}
+			return 1
+		})
+		c.sees = c.sees[:g.Sees]
+		slices.Sort(c.sees)
+	}
+	if len(g.Skip) > 0 {
+		c.skip = make(map[uint64]bool, len(g.Skip))
+		for _, id := range g.Skip {
+			c.skip[id] = true
+		}
+	}
+	c.think = newSampler(g.Think, Dist{})
+	if g.Rate > 0 {
+		c.gap = fixed16(float64(1e9) / g.Rate)
+	}
+	if g.Users > 0 {
+		c.users = make([]uint64, g.Users)
+	}
+	return c
+}
+
+// begin schedules the first requests of a client.
+func (m *machine) begin(ci uint32) {
+	c := &m.clients[ci]
+	if c.Users == 0 {
+		m.scheduleArrival(c)
+		return
+	}
+	for u := range c.users {
+		at := int64(0)
+		if !c.Think.isZero() {
+			x := draw(c.salt, streamThink, uint64(u+1)<<32)
+			at = int64(below(mix(x+golden), uint64(c.think.sample(x))))
+		}
+		if at < m.endAt {
+			m.push(at, evUser, ci, uint32(u))
+		}
+	}
+}
+
+// scheduleArrival schedules the client's next open-loop request.
+func (m *machine) scheduleArrival(c *client) {
+	var at int64
+	switch {
+	case len(c.Times) > 0:
+		if c.sent >= uint64(len(c.Times)) {
+			return
+		}
+		at = int64(c.Times[c.sent])
+	default:
+		gap := c.gap
+		if m.load != q16 {
+			// Both have 16 places; a gap is below 2^63.
+			gap = uint64(shiftSat(gap<<1, q32/m.load, 17))
+		}
+		x := draw(c.salt, streamArrival, c.sent)
+		switch {
+		case !c.Even:
+			c.nextAt += uint64(shiftSat(gap, mathTables().exponential(x), 32))
+		case c.sent == 0:
+			c.nextAt += below(x, gap)
+		default:
+			c.nextAt += gap
+		}
+		at = int64(min(c.nextAt>>16, uint64(never)))
+	}
+	if at >= m.endAt {
+		return
+	}
+	m.push(at, evArrive, c.index, 0)
+}
+
+// arrive begins an open-loop request.
+func (m *machine) arrive(ci uint32) {
+	c := &m.clients[ci]
+	c.sent++
+	id := c.sent
+	m.scheduleArrival(c)
+	m.request(ci, 0, id)
+}
+
+// userSends begins a request of a user.
+func (m *machine) userSends(ci, user uint32) {
+	c := &m.clients[ci]
+	c.users[user]++
+	m.request(ci, user, uint64(user+1)<<32|c.users[user])
+}
+
+// request begins a request, unless it is to be skipped.
+func (m *machine) request(ci, user uint32, id uint64) {
+	c := &m.clients[ci]
+	if c.skip != nil && c.skip[id] {
+		if c.Users > 0 {
+			m.userThinks(c, user, id, int64(time.Millisecond))
+		}
+		return
+	}
+	var ri uint32
+	if ri = m.freeRequest; ri != nobody {
+		m.freeRequest = m.requests[ri].next
+	} else {
+		m.requests = append(m.requests, request{})
+		ri = uint32(len(m.requests) - 1)
+	}
+	req := balancer.Request{ID: id}
+	if c.Keys > 0 {
+		x := draw(c.salt, streamRequest, id)
+		req.Key = balancer.HashKey(hashring.KeyUint64(below(x, uint64(c.Keys))))
+	}
+	r := &m.requests[ri]
+	r.id, r.start, r.client, r.user, r.attempt, r.attempts, r.ok, r.deadline = id, m.now, ci, user, nobody, 0, false, never
+	if c.Deadline > 0 {
+		r.deadline = satAdd(m.now, int64(c.Deadline))
+		req.Deadline = m.start.Add(time.Duration(r.deadline))
+	}
+	r.try = c.pool.Start(req)
+	m.countOpen(1)
+	m.out.Total.Requests++
+	if m.now >= m.warm {
+		m.out.Counts.Requests++
+	}
+	m.out.Series[m.now/m.interval].Requests++
+	m.drive(ri)
+}
+
+// drive does what a request's retry machine wants.
+func (m *machine) drive(ri uint32) {
+	m.sync()
+	r := &m.requests[ri]
+	step := r.try.Next()
+	switch step.Kind {
+	case balancer.StepSend:
+		m.send(ri, step.Lease.Upstream().index)
+	case balancer.StepWait:
+		m.push(satAdd(m.now, int64(step.Wait)), evRetry, ri, 0)
+	case balancer.StepEnd:
+		m.finish(ri, step.End)
+	}
+}
+
+// send is the beginning of an attempt.
+func (m *machine) send(ri uint32, si int) {
+	ai := m.newAttempt()
+	a, r := &m.attempts[ai], &m.requests[ri]
+	c := &m.clients[r.client]
+	a.sent, a.request, a.server = m.now, ri, uint32(si)
+	a.key = mix(mix(c.salt+r.id*golden) + uint64(r.attempts)*0xd1342543de82ef95 ^ m.servers[si].key)
+	r.attempt = ai
+	r.attempts++
+
+	m.out.Total.Attempts++
+	if r.attempts > 1 {
+		m.out.Total.Retries++
+	}
+	if r.start >= m.warm {
+		m.out.Counts.Attempts++
+		if r.attempts > 1 {
+			m.out.Counts.Retries++
+		}
+		m.out.Servers[si].Attempts++
+	}
+	if m.now < m.endAt {
+		m.out.Series[m.now/m.interval].Attempts++
+	}
+
+	end := satAdd(m.now, int64(c.Timeout))
+	switch {
+	case r.deadline != never && (c.Timeout == 0 || r.deadline < end):
+		m.push(r.deadline, evExpire, ai, a.gen)
+	case c.Timeout > 0:
+		x := limit{at: end, seq: m.number(), attempt: ai, attemptG: a.gen}
+		c.limits.push(x)
+		if !c.armed {
+			c.armed = true
+			m.pushSeq(x.at, x.seq, evTimeout, c.index, 0)
+		}
+	}
+	m.receive(ai)
+}
+
+// timeouts ends the client's oldest attempt, if it still waits, and schedules
+// the next limit that matters.
+func (m *machine) timeouts(ci uint32) {
+	c := &m.clients[ci]
+	x := *c.limits.first()
+	c.limits.drop()
+	if m.waits(x) {
+		m.giveUp(x.attempt)
+	}
+	c.armed = false
+	for c.limits.size > 0 {
+		x := c.limits.first()
+		if m.waits(*x) {
+			c.armed = true
+			m.pushSeq(x.at, x.seq, evTimeout, ci, 0)
+			return
+		}
+		c.limits.drop()
+	}
+}
+
+// waits tells whether the attempt of a limit has not been settled yet.
+func (m *machine) waits(x limit) bool {
+	a := &m.attempts[x.attempt]
+	return a.gen == x.attemptG && a.request != nobody
+}
+
+// giveUp ends an attempt for its client, which waits no longer.
+func (m *machine) giveUp(ai uint32) {
+	a := &m.attempts[ai]
+	ri := a.request
+	m.out.Total.Timeouts++
+	if m.requests[ri].start >= m.warm {
+		m.out.Counts.Timeouts++
+	}
+	m.settle(ai, balancer.TransportFailure)
+	if a.place == placeHole {
+		m.release(ai)
+	}
+	m.drive(ri)
+}
+
+// settle ends an attempt for its client and tells the Pool.
+func (m *machine) settle(ai uint32, o balancer.Outcome) {
+	a := &m.attempts[ai]
+	ri := a.request
+	r := &m.requests[ri]
+	m.sync()
+	r.try.Done(balancer.Report{Outcome: o})
+	r.ok = o == balancer.Success
+	a.request, r.attempt = nobody, nobody
+	if r.start >= m.warm {
+		sr := &m.out.Servers[a.server]
+		if r.ok {
+			sr.Successes++
+		} else {
+			sr.Failures++
+		}
+	}
+	if r.ok && m.servers[a.server].pending > 0 {
+		m.recovered(a)
+	}
+	if m.each != nil {
+		m.each(Attempt{
+			Client: int(r.client), Request: r.id, Attempt: int(r.attempts) - 1, Server: m.nodes[a.server].id,
+			Sent: time.Duration(a.sent), Took: time.Duration(m.now - a.sent), Outcome: o,
+		})
+	}
+}
+
+// recovered notes the first success of a server after the end of a change.
+func (m *machine) recovered(a *attempt) {
+	for i := range m.plays {
+		p := &m.plays[i]
+		rank := slices.Index(p.servers, int(a.server))
+		if rank < 0 || !p.pending[rank] {
+			continue
+		}
+		if _, to := p.span(rank); a.sent >= to {
+			p.pending[rank] = false
+			m.servers[a.server].pending--
+			p.result.Recovered.note(time.Duration(m.now - to))
+		}
+	}
+}
+
+// finish is the end of a request.
+func (m *machine) finish(ri uint32, end balancer.End) {
+	r := &m.requests[ri]
+	c := &m.clients[r.client]
+	took := time.Duration(m.now - r.start)
+	good := r.ok && (c.Target == 0 || took <= c.Target)
+	m.countOpen(-1)
+	m.out.Sojourn += int64(took)
+	m.out.Total.end(r.ok, good, r.attempts, end)
+	if r.start >= m.warm {
+		m.out.Counts.end(r.ok, good, r.attempts, end)
+		if r.ok {
+			m.out.Latency.Add(took)
+		} else {
+			m.out.FailLatency.Add(took)
+		}
+	}
+	col := &m.out.Series[r.start/m.interval]
+	if r.ok {
+		col.OK++
+	}
+	if good {
+		col.Good++
+	}
+	ci, user, id, sent := r.client, r.user, r.id, r.attempts > 0
+	r.client = nobody
+	r.next, m.freeRequest = m.freeRequest, ri
+	if c := &m.clients[ci]; c.Users > 0 {
+		pause := int64(0)
+		if !sent {
+			pause = int64(time.Millisecond)
+		}
+		m.userThinks(c, user, id, pause)
+	}
+}
+
+// userThinks schedules the next request of a user, after a pause of at least
+// that much.
+func (m *machine) userThinks(c *client, user uint32, id uint64, least int64) {
+	pause := least
+	if !c.Think.isZero() {
+		pause = max(pause, c.think.sample(draw(c.salt, streamThink, id)))
+	}
+	if at := satAdd(m.now, pause); at < m.endAt {
+		m.push(at, evUser, c.index, user)
+	}
+}

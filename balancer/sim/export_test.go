@@ -1,0 +1,89 @@
+package sim
+
+import "fmt"
+
+// Exported for the tests: fixed-point functions, and a run step by step.
+
+func Mix(x uint64) uint64                    { return mix(x) }
+func Draw(seed, stream, n uint64) uint64     { return draw(seed, stream, n) }
+func Exponential64(x uint64) uint64          { return mathTables().exponential(x) }
+func Log2(x uint64) uint64                   { return mathTables().log2Of(x) }
+func ScaleExp2(d uint64, x int64) int64      { return mathTables().scaleExp2(d, x) }
+func Sample(d Dist, key uint64) int64        { s := newSampler(d, Dist{}); return s.sample(mix(key)) }
+func BucketOf(v int64) int                   { return bucketOf(v) }
+func UpperOf(b int) int64                    { return upper(b) }
+func (m *Machine) Step() bool                { return m.m.step() }
+func (m *Machine) Result() Result            { return m.m.result() }
+func NewSampler(d Dist) func(x uint64) int64 { s := newSampler(d, Dist{}); return s.sample }
+
+// Machine is a run that a test looks into.
+type Machine struct{ m *machine }
+
+func NewMachine(s Scenario) (*Machine, error) {
+	m, err := newMachine(s)
+	return &Machine{m}, err
+}
+
+// Check verifies what must hold between any two events.
+func (m *Machine) Check() error {
+	q := m.m
+	waiting, serving := make([]int, len(q.servers)), make([]int, len(q.servers))
+	for _, a := range q.attempts {
+		switch {
+		case a.place == placeQueue:
+			waiting[a.server]++
+		case a.place == placeWorker && a.epoch == q.servers[a.server].epoch, a.place == placeHeld:
+			serving[a.server]++
+		}
+	}
+	for i := range q.servers {
+		s := &q.servers[i]
+		switch {
+		case s.waiting != waiting[i] || s.busy != serving[i]:
+			return fmt.Errorf("server %d counts %d waiting and %d busy, has %d and %d", i, s.waiting, s.busy, waiting[i], serving[i])
+		case s.workers >= 0 && s.busy > s.workers:
+			return fmt.Errorf("server %d has %d workers and %d busy", i, s.workers, s.busy)
+		case s.waiting > 0 && !q.effects[i].stalled && (s.workers < 0 || s.busy < s.workers):
+			return fmt.Errorf("server %d has %d waiting beside an idle worker", i, s.waiting)
+		case s.queue >= 0 && s.waiting > s.queue:
+			return fmt.Errorf("server %d has %d places and %d waiting", i, s.queue, s.waiting)
+		}
+	}
+	inflight := make([]int, len(q.servers))
+	open := int64(0)
+	for i := range q.requests {
+		if r := &q.requests[i]; r.client != nobody {
+			open++
+			if r.attempt != nobody {
+				inflight[q.attempts[r.attempt].server]++
+			}
+		}
+	}
+	if open != q.open {
+		return fmt.Errorf("%d requests are open, %d are counted", open, q.open)
+	}
+	pools := make([]int, len(q.servers))
+	known := 0
+	for i := range q.clients {
+		snap := q.clients[i].pool.Snapshot()
+		known += int(snap.Totals.Inflight)
+		for _, u := range snap.Upstreams {
+			pools[q.byID[u.ID]] += u.Inflight
+		}
+	}
+	total := 0
+	for i, n := range inflight {
+		total += n
+		// A server that has left and come back is another one to its Pool.
+		if pools[i] > n {
+			return fmt.Errorf("server %d has %d attempts out, the Pools say %d", i, n, pools[i])
+		}
+	}
+	if total != known {
+		return fmt.Errorf("%d attempts are out, the Pools say %d", total, known)
+	}
+	return nil
+}
+
+// Capacity is the size of the slabs, for tests of allocation.
+func (m *Machine) Capacity() (requests, attempts int) { return len(m.m.requests), len(m.m.attempts) }

@@ -1,0 +1,336 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/balancer"
+	"github.com/evenkeel-go/evenkeel/clock"
+)
+
+// zeroClock only stands in for the simulation's clock in validation.
+var zeroClock = clock.NewManual(time.Unix(0, 0))
+
+// nobody is the index of no request, attempt or server.
+const nobody = ^uint32(0)
+
+// node is a server as the Pools see it.
+type node struct {
+	id                    string
+	weight, tier, maximum int
+	index                 int
+}
+
+func (n *node) ID() string       { return n.id }
+func (n *node) Weight() int      { return n.weight }
+func (n *node) Priority() int    { return n.tier }
+func (n *node) MaxInflight() int { return n.maximum }
+
+// machine is one run. Requests and attempts live in slabs and refer to each
+// other by index, so that a run in its steady state allocates nothing.
+type machine struct {
+	s     Scenario
+	clk   *clock.Manual
+	start time.Time
+	each  func(Attempt)
+
+	now     int64
+	clkAt   int64 // where clk stands
+	seq     uint64
+	events  heap
+	endAt   int64 // Duration
+	warm    int64 // WarmUp
+	load    uint64
+	clients []client
+	servers []server
+	nodes   []*node
+	byID    map[string]int
+
+	requests    []request
+	freeRequest uint32
+	attempts    []attempt
+	freeAttempt uint32
+	open        int64 // requests under way
+	openSince   int64
+	victims     []uint32 // for crash
+
+	plays          []play
+	effects, spare []effect
+	scriptAhead    bool // the script has a boundary in the queue
+
+	out      Result
+	interval int64
+}
+
+// request is one request under way.
+type request struct {
+	try      balancer.Try[*node]
+	id       uint64
+	start    int64
+	deadline int64 // never, if it has none
+	client   uint32
+	user     uint32
+	next     uint32 // in the list of free ones
+	attempt  uint32 // that is out, or nobody
+	attempts uint32
+	ok       bool
+}
+
+// attempt is one call of a server. It ends for the client and for the server
+// at different times, and is free when both have ended.
+type attempt struct {
+	sent    int64
+	key     uint64 // of its draws
+	request uint32 // nobody, once the client has settled it
+	server  uint32
+	next    uint32 // in the server's queue, its list of held ones, or that of free ones
+	gen     uint32
+	epoch   uint32 // of the server, when the service began
+	place   place
+	outcome balancer.Outcome
+}
+
+// draw returns 64 uniform bits for one purpose.
+func (a *attempt) draw(purpose uint64) uint64 { return mix(a.key + purpose*golden) }
+
+// place is where the server has an attempt.
+type place uint8
+
+const (
+	placeFree    place = iota
+	placeQueue         // waiting for a worker
+	placeWorker        // in service: an answer event is on its way
+	placeHeld          // finished during a stall
+	placeRefused       // an answer event is on its way, no worker is taken
+	placeHole          // swallowed
+)
+
+func newMachine(s Scenario) (*machine, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	m := &machine{
+		s: s, start: time.Unix(0, 0).UTC(), endAt: int64(s.Duration), warm: int64(s.WarmUp),
+		load: q16, freeRequest: nobody, freeAttempt: nobody, byID: map[string]int{},
+		interval: int64(s.interval()),
+	}
+	m.clk = clock.NewManual(m.start)
+	m.out.Seed, m.out.Duration, m.out.WarmUp, m.out.Interval = s.Seed, s.Duration, s.WarmUp, s.interval()
+	m.out.Series = make([]Column, (m.endAt+m.interval-1)/m.interval)
+	m.addServers()
+	m.addScript()
+	if err := m.addClients(); err != nil {
+		return nil, err
+	}
+	for i := range m.plays {
+		p := &m.plays[i]
+		p.ejected = make([]bool, len(m.clients)*len(p.servers))
+		p.pending = make([]bool, len(p.servers))
+	}
+	// What begins at 0 must be there before the first request.
+	m.script()
+	for i := range m.clients {
+		m.begin(uint32(i))
+	}
+	return m, nil
+}
+
+func (m *machine) addServers() {
+	for _, g := range m.s.Servers {
+		for k := range atLeastOne(g.Count) {
+			n := &node{id: g.id(k), weight: g.Weight, tier: g.Priority, maximum: g.MaxInflight, index: len(m.nodes)}
+			switch {
+			case g.Weight == 0:
+				n.weight = 1
+			case g.Weight < 0:
+				n.weight = 0
+			}
+			m.byID[n.id] = n.index
+			m.nodes = append(m.nodes, n)
+			m.servers = append(m.servers, newServer(g, n.id))
+		}
+	}
+	m.out.Servers = make([]ServerResult, len(m.servers))
+	for i, n := range m.nodes {
+		m.effects = append(m.effects, effect{factor: q16, errors: m.servers[i].errors})
+		m.out.Servers[i] = ServerResult{ID: n.id}
+	}
+}
+
+func (m *machine) addScript() {
+	m.plays = make([]play, len(m.s.Script))
+	m.out.Changes = make([]ChangeResult, len(m.s.Script))
+	for i, c := range m.s.Script {
+		p := &m.plays[i]
+		*p = play{Change: c, end: never, result: &m.out.Changes[i]}
+		if c.Kind != Surge {
+			p.servers = c.match(m.s.Servers)
+		}
+		switch {
+		case c.For > 0:
+			p.end = int64(c.At + c.For)
+		case c.Kind == Flapping:
+			p.end = m.endAt
+		}
+		p.service = newSampler(c.Service, Constant(defaultFailTime))
+		p.result.Kind, p.result.At, p.result.For = c.Kind, c.At, c.For
+		p.result.Servers = len(p.servers)
+	}
+}
+
+func (m *machine) addClients() error {
+	for gi := range m.s.Clients {
+		g := &m.s.Clients[gi]
+		for range atLeastOne(g.Count) {
+			c := newClient(m, g, uint32(len(m.clients)))
+			cfg := m.s.Pool
+			if g.Pool != nil {
+				cfg = *g.Pool
+			}
+			cfg.Clock = m.clk
+			if cfg.Seed == 0 {
+				cfg.Seed = draw(m.s.Seed, streamPool, uint64(c.index)) | 1
+			}
+			hook, index := cfg.OnEvent, c.index
+			cfg.OnEvent = func(ev balancer.Event) {
+				m.poolEvent(index, ev)
+				if hook != nil {
+					hook(ev)
+				}
+			}
+			pool, err := balancer.NewPool(cfg, c.members(m)...)
+			if err != nil {
+				return &ConfigError{Field: "Scenario.Pool", Err: err}
+			}
+			c.pool = pool
+			m.clients = append(m.clients, c)
+		}
+	}
+	return nil
+}
+
+// members are the servers that the client sees and the script has not taken
+// out.
+func (c *client) members(m *machine) []*node {
+	var out []*node
+	for _, si := range c.sees {
+		if len(m.effects) == 0 || !m.effects[si].out {
+			out = append(out, m.nodes[si])
+		}
+	}
+	return out
+}
+
+// updatePools tells every Pool who its members are. The ids are known to be
+// good.
+func (m *machine) updatePools() {
+	m.sync()
+	for i := range m.clients {
+		c := &m.clients[i]
+		if err := c.pool.Update(c.members(m)...); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// push schedules an event.
+func (m *machine) push(at int64, k kind, a, b uint32) { m.pushSeq(at, m.number(), k, a, b) }
+
+func (m *machine) pushSeq(at int64, seq uint64, k kind, a, b uint32) {
+	m.events.push(event{at: at, seq: seq<<3 | uint64(k), a: a, b: b})
+}
+
+// number is the next of the numbers that order events at one instant.
+func (m *machine) number() uint64 {
+	m.seq++
+	return m.seq
+}
+
+// step makes the next event happen. It returns false when the run is over: no
+// more requests arrive and none is under way, or none that can still end.
+func (m *machine) step() bool {
+	if len(m.events) == 0 || m.now >= m.endAt && m.open == 0 {
+		return false
+	}
+	e := m.events.pop()
+	m.now = e.at
+	m.out.Events++
+	switch e.kind() {
+	case evArrive:
+		m.arrive(e.a)
+	case evUser:
+		m.userSends(e.a, e.b)
+	case evAnswer:
+		m.answer(e.a)
+	case evTimeout:
+		m.timeouts(e.a)
+	case evExpire:
+		if a := &m.attempts[e.a]; a.gen == e.b && a.request != nobody {
+			m.giveUp(e.a)
+		}
+	case evRetry:
+		m.drive(e.a)
+	case evScript:
+		m.script()
+	}
+	return true
+}
+
+// sync moves the Pools' clock to the present.
+func (m *machine) sync() {
+	if m.clkAt != m.now {
+		m.clk.AdvanceTo(m.start.Add(time.Duration(m.now)))
+		m.clkAt = m.now
+	}
+}
+
+// poolEvent notes when a change of the script shows in a client's Pool.
+func (m *machine) poolEvent(client uint32, ev balancer.Event) {
+	si, known := m.byID[ev.Upstream]
+	if !known || ev.Kind != balancer.UpstreamEjected && ev.Kind != balancer.BreakerOpened {
+		return
+	}
+	at := int64(ev.At.Sub(m.start))
+	r := &m.out.Servers[si]
+	if ev.Kind == balancer.UpstreamEjected {
+		r.Ejections++
+	} else {
+		r.Trips++
+	}
+	for i := range m.plays {
+		p := &m.plays[i]
+		rank := slices.Index(p.servers, si)
+		if rank < 0 {
+			continue
+		}
+		from, to := p.span(rank)
+		seen := &p.ejected[int(client)*len(p.servers)+rank]
+		if at < from || at >= to || *seen {
+			continue
+		}
+		*seen = true
+		p.result.Ejected.note(time.Duration(at - from))
+	}
+}
+
+// countOpen changes the number of requests under way, and adds up what it was
+// over time.
+func (m *machine) countOpen(by int64) {
+	m.out.Area += m.open * (m.now - m.openSince)
+	m.openSince = m.now
+	m.open += by
+}
+
+// result closes the books.
+func (m *machine) result() Result {
+	m.countOpen(0)
+	r := &m.out
+	r.Elapsed = time.Duration(m.now)
+	r.Total.Hung += uint64(m.open)
+	for i := range m.requests {
+		if q := &m.requests[i]; q.client != nobody && q.start >= m.warm {
+			r.Counts.Hung++
+		}
+	}
+	return *r
+}

@@ -1,0 +1,310 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Kind is what a Change does to the servers it names.
+type Kind uint8
+
+const (
+	// Brownout makes services Factor times as long, or, if Service is set, draws
+	// them from that instead.
+	Brownout Kind = iota + 1
+	// Errors makes a share Share of the services end in a Failure.
+	Errors
+	// Sinkhole answers every new request with a Failure at once: after Service,
+	// if zero constant 500µs. It looks like the fastest server of all.
+	Sinkhole
+	// BlackHole accepts every new request and never answers.
+	BlackHole
+	// ColdStart makes services longer by a factor that falls off as For over the
+	// time passed, from Factor at most to 1 at the end.
+	ColdStart
+	// Down refuses every request with a TransportFailure, after FailTime, and what
+	// was waiting or in service fails so at once. With the name of a zone it is
+	// the loss of the zone.
+	Down
+	// Flapping is Down for the first half of every period Every.
+	Flapping
+	// Roll takes the servers out of every client's Pool, one after the other,
+	// Every apart and each for For, and puts each back as a new one. They finish
+	// what they have.
+	Roll
+	// Stall stops all work: nothing begins and nothing ends. What was finished
+	// meanwhile is answered when it is over.
+	Stall
+	// Surge multiplies the rate of all open-loop clients by Factor, from their
+	// next arrivals on. It names no server.
+	Surge
+)
+
+// String returns the name of the kind.
+func (k Kind) String() string {
+	names := [...]string{"", "brownout", "errors", "sinkhole", "black_hole", "cold_start", "down", "flapping", "roll", "stall", "surge"}
+	if k == 0 || int(k) >= len(names) {
+		return fmt.Sprintf("Kind(%d)", uint8(k))
+	}
+	return names[k]
+}
+
+// Change is one thing that happens to some servers for a time. Where several
+// apply to one server at once, all do, and of the same setting the last of the
+// script counts. A Change is plain data.
+type Change struct {
+	// Kind is what happens.
+	Kind Kind
+	// At is when it begins.
+	At time.Duration
+	// For is how long it lasts. If zero, until the end of the run, of a Flapping
+	// until Duration. A ColdStart and a Roll must have one.
+	For time.Duration
+	// Servers names what it happens to: the id of a server, the name of a group, or
+	// "zone:" and the name of a zone. If empty, all.
+	Servers string
+	// First is how many of those, from the first. If zero, all.
+	First int
+	// Factor is for Brownout, ColdStart and Surge, more than 0 and up to 1e6. If
+	// zero, 10.
+	Factor float64
+	// Share is for Errors, 0 to 1. If zero, 1.
+	Share float64
+	// Service is for Brownout and Sinkhole.
+	Service Dist
+	// Every is for Flapping and Roll. If zero, 10s.
+	Every time.Duration
+}
+
+func (c Change) every() int64 {
+	if c.Every == 0 {
+		return int64(10 * time.Second)
+	}
+	return int64(c.Every)
+}
+
+func (c Change) factor() uint64 {
+	if c.Factor == 0 {
+		return 10 * q16
+	}
+	return max(1, fixed16(c.Factor))
+}
+
+func (c Change) validate(field string, servers []Server) error {
+	switch {
+	case c.Kind < Brownout || c.Kind > Surge:
+		return bad(field+".Kind", c.Kind, "one of the Kind constants")
+	case c.At < 0 || c.At > maxTime:
+		return bad(field+".At", c.At, "0 to 48h")
+	case c.For < 0 || c.For > maxTime:
+		return bad(field+".For", c.For, "0 to 48h")
+	case c.For == 0 && (c.Kind == ColdStart || c.Kind == Roll):
+		return bad(field+".For", c.For, "more than 0 for a "+c.Kind.String())
+	case !(c.Factor >= 0 && c.Factor <= maxFactor):
+		return bad(field+".Factor", c.Factor, "0 to 1e6")
+	case !(c.Share >= 0 && c.Share <= 1):
+		return bad(field+".Share", c.Share, "0 to 1")
+	case c.Every < 0 || c.Every > maxTime || c.Every == 1:
+		return bad(field+".Every", c.Every, "0, or 2ns to 48h")
+	case c.First < 0:
+		return bad(field+".First", c.First, ">= 0")
+	case c.Kind != Surge && len(c.match(servers)) == 0:
+		return bad(field+".Servers", fmt.Sprintf("%q", c.Servers), "the id of a server, the name of a group, or zone:NAME")
+	}
+	return c.Service.validate(field + ".Service")
+}
+
+// match lists the servers that the change names, by index.
+func (c Change) match(servers []Server) []int {
+	var out []int
+	at := 0
+	for _, s := range servers {
+		for k := range atLeastOne(s.Count) {
+			if c.Servers == "" || c.Servers == s.name() || c.Servers == s.id(k) ||
+				s.Zone != "" && c.Servers == "zone:"+s.Zone {
+				out = append(out, at)
+			}
+			at++
+		}
+	}
+	if c.First > 0 && c.First < len(out) {
+		out = out[:c.First]
+	}
+	return out
+}
+
+// never is the instant of what will not happen.
+const never = math.MaxInt64
+
+// play is a Change with what it needs at run time.
+type play struct {
+	Change
+	servers []int
+	end     int64 // never, if it has none
+	service sampler
+	result  *ChangeResult
+	ejected []bool // by client*len(servers)+rank: counted
+	pending []bool // by rank: over, and no success since
+}
+
+// span is when the change concerns the server of a rank.
+func (p *play) span(rank int) (from, to int64) {
+	from, to = int64(p.At), p.end
+	if p.Kind == Roll {
+		from += int64(rank) * p.every()
+		to = from + int64(p.For)
+	}
+	return from, to
+}
+
+// active tells whether the change acts on the server of a rank at now. It is a
+// function of the time alone, so that no boundary can be missed.
+func (p *play) active(rank int, now int64) bool {
+	from, to := p.span(rank)
+	if now < from || now >= to {
+		return false
+	}
+	return p.Kind != Flapping || (now-from)%p.every() < p.every()/2
+}
+
+// next is the first boundary after now.
+func (p *play) next(now int64) int64 {
+	at := int64(never)
+	see := func(t int64) {
+		if t > now && t < at {
+			at = t
+		}
+	}
+	if p.Kind == Roll {
+		for rank := range p.servers {
+			from, to := p.span(rank)
+			see(from)
+			see(to)
+		}
+		return at
+	}
+	from := int64(p.At)
+	see(from)
+	see(p.end)
+	if p.Kind == Flapping && now >= from && now < p.end {
+		period := (now - from) / p.every() * p.every()
+		for _, t := range []int64{period + p.every()/2, period + p.every()} {
+			if from+t < p.end {
+				see(from + t)
+			}
+		}
+	}
+	return at
+}
+
+// effect is what the script makes of one server at the moment.
+type effect struct {
+	factor   uint64 // of a brownout, in q16
+	service  *sampler
+	errors   uint64 // threshold; the server's own if no change says otherwise
+	sink     *sampler
+	hole     bool
+	down     bool
+	out      bool
+	stalled  bool
+	cold     uint64 // the factor at most; 0 if warm
+	coldFrom int64
+	coldFor  int64
+}
+
+// slow is how many times longer a service that begins now takes.
+func (e *effect) slow(now int64) uint64 {
+	f := e.factor
+	if e.cold > q16 {
+		passed := max(1, now-e.coldFrom)
+		if c := min(e.cold, scaledDiv(e.coldFor, passed)); c > q16 {
+			f = uint64(shiftSat(f, c, 16))
+		}
+	}
+	return f
+}
+
+// scaledDiv is a/b in q16. a is at most maxTime, which leaves the 16 places.
+func scaledDiv(a, b int64) uint64 { return uint64(a) << 16 / uint64(b) }
+
+// script applies what the script says for now and schedules the next boundary.
+func (m *machine) script() {
+	load := uint64(q16)
+	was := m.effects
+	m.effects, m.spare = m.spare[:0], was
+	for i := range m.servers {
+		m.effects = append(m.effects, effect{factor: q16, errors: m.servers[i].errors})
+	}
+	next := int64(never)
+	for i := range m.plays {
+		p := &m.plays[i]
+		next = min(next, p.next(m.now))
+		if p.Kind == Surge {
+			if p.active(0, m.now) {
+				load = p.factor()
+			}
+			continue
+		}
+		for rank, si := range p.servers {
+			if p.active(rank, m.now) {
+				m.effects[si].apply(p, rank)
+			}
+			if _, to := p.span(rank); to == m.now && m.now > 0 {
+				p.pending[rank] = true
+				m.servers[si].pending++
+			}
+		}
+	}
+	m.load = load
+	if next != never {
+		m.scriptAhead = true
+		// Before all else that happens at that instant.
+		m.pushSeq(next, 0, evScript, 0, 0)
+	} else {
+		m.scriptAhead = false
+	}
+	moved := false
+	for si := range m.servers {
+		old, e := &was[si], &m.effects[si]
+		moved = moved || old.out != e.out
+		if e.down && !old.down {
+			m.crash(si)
+		}
+		if old.stalled && !e.stalled {
+			m.resume(si)
+		}
+	}
+	if moved {
+		m.updatePools()
+	}
+}
+
+func (e *effect) apply(p *play, rank int) {
+	switch p.Kind {
+	case Brownout:
+		if p.Service.isZero() {
+			e.factor = p.factor()
+		} else {
+			e.service = &p.service
+		}
+	case Errors:
+		e.errors = threshold(p.Share)
+		if p.Share == 0 {
+			e.errors = q32
+		}
+	case Sinkhole:
+		e.sink = &p.service
+	case BlackHole:
+		e.hole = true
+	case ColdStart:
+		from, _ := p.span(rank)
+		e.cold, e.coldFrom, e.coldFor = p.factor(), from, int64(p.For)
+	case Down, Flapping:
+		e.down = true
+	case Roll:
+		e.out = true
+	case Stall:
+		e.stalled = true
+	}
+}
