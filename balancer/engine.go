@@ -225,7 +225,7 @@ func (e *engine) drainOutlier() {
 			e.totals.Ejections++
 			e.emit(UpstreamEjected, h, c.At, c.Until, c.Rule.String(), int(c.Seen))
 		case outlier.Returned:
-			e.emit(UpstreamReturned, h, c.At, 0, c.Cause.String(), 0)
+			e.emit(UpstreamReturned, h, c.At, 0, causeOf(c.Cause), 0)
 			h.forgetLatency(e)
 		case outlier.WouldEject, outlier.Spared:
 			e.emit(EjectionWithheld, h, c.At, 0, c.Rule.String(), int(c.Seen))
@@ -234,6 +234,14 @@ func (e *engine) drainOutlier() {
 		}
 		e.judge(h, c.At)
 	}
+}
+
+// causeOf names what ended an ejection early, "" for nothing: its time was over.
+func causeOf(c outlier.Cause) string {
+	if c == 0 {
+		return ""
+	}
+	return c.String()
 }
 
 // judge finds out anew whether h is selectable and when that next changes.

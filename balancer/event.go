@@ -19,7 +19,8 @@ const (
 	UpstreamUnhealthy
 	// UpstreamEjected: the outlier detector took the upstream out, until Until.
 	UpstreamEjected
-	// UpstreamReturned: the ejection is over.
+	// UpstreamReturned: the ejection is over; Rule is what ended it early, if
+	// anything did.
 	UpstreamReturned
 	// EjectionWithheld: the detector would have ejected, and the cap, shadow mode
 	// or an enforcement percentage kept the upstream in.
