@@ -81,6 +81,7 @@ func (p *Pool[U]) attempt(ctx context.Context, try *Try[U], l Lease[U], call fun
 	if res != nil {
 		start = p.e.slotStart(l.slot, l.gen)
 	}
+	returned := false
 	defer func() {
 		if res != nil {
 			res.Attempts = append(res.Attempts, Attempt{
@@ -90,9 +91,13 @@ func (p *Pool[U]) attempt(ctx context.Context, try *Try[U], l Lease[U], call fun
 			res.Request = l.request
 		}
 		try.Done(Report{Outcome: outcome})
+		if !returned {
+			try.Stop() // there is nobody to go on
+		}
 	}()
 	err = call(ctx, l.upstream)
 	outcome = p.e.cfg.classify()(ctx, err)
+	returned = true
 	return err
 }
 

@@ -51,6 +51,7 @@ type engine struct {
 	onlyFull   int // hosts that are out for no other reason than their limit
 	counts     [outReasons]int
 	masked     []*host // taken out of the tiers for the request at hand
+	picking    uint8   // what is under way while a Picker runs
 	none       *UnavailableError
 	totals     Totals
 	seq        uint64
@@ -375,7 +376,12 @@ func (e *engine) update(now int64, set []traits) {
 		hosts[i] = h
 	}
 	e.hosts = hosts
+	defer e.settleIn(now) // also after a NewPicker that panics
 	e.arrange(old, marks)
+}
+
+// settleIn judges the members anew after an update.
+func (e *engine) settleIn(now int64) {
 	// Positions have changed, and with them the order of equal due times.
 	due := e.changes
 	e.changes = nil
@@ -383,7 +389,7 @@ func (e *engine) update(now int64, set []traits) {
 		h.heapAt = -1
 		e.changes.schedule(h, h.due)
 	}
-	for _, h := range hosts {
+	for _, h := range e.hosts {
 		e.judge(h, now)
 	}
 	e.reschedule()
@@ -452,12 +458,12 @@ func (e *engine) arrange(old []*tier, marks [][]*host) {
 				h.enrolled, h.countable = true, true
 			}
 		}
-		var prev Picker
+		t.picker = standIn{roundRobin{v}}
 		for i, o := range old {
 			if o.priority != t.priority {
 				continue
 			}
-			v.shared, prev = o.view.shared, o.picker
+			v.shared, t.prev = o.view.shared, o.picker
 			for _, h := range marks[i] {
 				if h.index >= 0 && h.tier == t {
 					v.mark = h.index
@@ -465,11 +471,21 @@ func (e *engine) arrange(old []*tier, marks [][]*host) {
 				}
 			}
 		}
-		t.picker = e.policy.NewPicker(v, prev)
-		t.follower, _ = t.picker.(Follower)
 	}
 	e.tiers = tiers
+	for _, t := range tiers {
+		prev := t.prev
+		if _, ok := prev.(standIn); ok {
+			prev = nil
+		}
+		t.prev = nil
+		t.picker = e.policy.NewPicker(&t.view, prev)
+		t.follower, _ = t.picker.(Follower)
+	}
 }
+
+// standIn serves a tier whose NewPicker has panicked, until the next Update.
+type standIn struct{ roundRobin }
 
 // unavailable says why nothing can be picked, as a shared value.
 func (e *engine) unavailable() error {

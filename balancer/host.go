@@ -95,6 +95,7 @@ type tier struct {
 	priority int
 	view     View
 	picker   Picker
+	prev     Picker   // the one before, while picker is being made
 	follower Follower // the picker, if it follows changes
 }
 

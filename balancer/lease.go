@@ -178,7 +178,6 @@ func (e *engine) acquireSole(now int64, req *Request) (int32, error) {
 
 // acquire picks a host for one attempt and leases it. tried is left out.
 func (e *engine) acquire(now int64, req *Request, attempt int, tried []*host) (int32, error) {
-	e.unmask() // left behind only if a Picker panicked
 	h, fallback := e.pick(now, req, attempt, tried)
 	if h == nil {
 		e.totals.Refused++
@@ -195,6 +194,10 @@ func (e *engine) pick(now int64, req *Request, attempt int, tried []*host) (h *h
 			return nil, false
 		}
 		fallback = true
+	}
+	e.picking = pickRetry
+	if attempt == 0 {
+		e.picking = pickFirst
 	}
 	for _, h := range tried {
 		e.mask(h)
@@ -228,7 +231,31 @@ func (e *engine) pick(now int64, req *Request, attempt int, tried []*host) (h *h
 		}
 	}
 	e.unmask()
+	e.picking = pickNone
 	return h, fallback
+}
+
+// What is under way while a Picker may be running.
+const (
+	pickNone uint8 = iota
+	pickFirst
+	pickRetry
+)
+
+// abandon cleans up after a Picker that has panicked: the hosts that its request
+// had tried are selectable again, and the request is over, or has back what it
+// paid for the retry.
+func (e *engine) abandon() {
+	for _, t := range e.tiers {
+		t.view.set = &t.view.usable
+	}
+	e.unmask()
+	if e.picking == pickFirst {
+		e.budget.End(e.now)
+	} else {
+		e.budget.Refund(e.now)
+	}
+	e.picking = pickNone
 }
 
 // mask takes a host that this request has tried out of its tier for one pick.
@@ -350,11 +377,7 @@ func (e *engine) settle(now int64, i int32, r Report) {
 	switch r.Outcome {
 	case Success, Failure, TransportFailure:
 		h.served++
-		if latency >= 0 {
-			h.breaker.DoneIn(now, s.ticket, ok, latency)
-		} else {
-			h.breaker.Done(now, s.ticket, ok)
-		}
+		h.breaker.DoneIn(now, s.ticket, ok, latency) // one that is not known counts as 0
 		e.score(h, now, latency, ok)
 		if ok {
 			e.totals.Successes++

@@ -102,8 +102,9 @@ func (p *Pool[U]) Update(ups ...U) error {
 	now := p.e.read()
 	p.e.mu.Lock()
 	defer p.e.unlock()
-	p.e.update(p.e.advance(now), set)
-	p.ups = own
+	now = p.e.advance(now)
+	p.ups = own // first: a NewPicker may panic
+	p.e.update(now, set)
 	return nil
 }
 

@@ -255,6 +255,7 @@ func (e *engine) again(now int64, c *course) (StepKind, int64) {
 		return e.send(c, e.hold(now, c.host, c.req.ID, c.retries, false)), 0
 	}
 	c.same = 0
+	c.phase = phaseFailed // if a Picker panics, nothing has been paid
 	i, err := e.acquire(now, &c.req, c.retries, c.triedHosts())
 	if err != nil {
 		// hasTarget has just said otherwise.

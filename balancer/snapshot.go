@@ -112,9 +112,9 @@ func (e *engine) status(h *host, now int64) (Status, reasons) {
 		if state == breaker.HalfOpen {
 			why = why&^outOpen | outTrialing
 		}
-		ready = max(ready, h.breaker.NextChange())
+		ready = max(ready, h.breaker.Until())
 	}
-	if why != 0 && ready != never && why&(outUnhealthy|outNoTraffic) == 0 {
+	if ready != never {
 		returns = ready
 	}
 	latency, measured := h.latency.Value(now)
