@@ -1,0 +1,260 @@
+package incident
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/evenkeel-go/evenkeel/balancer"
+)
+
+// String is the line as it stands in a file, without the line feed.
+func (l Line) String() string { return string(l.appendTo(nil)) }
+
+// check returns what keeps the line from being written.
+func (l *Line) check() error {
+	bad := func(s string) bool { return !utf8.ValidString(s) }
+	switch {
+	case l.Kind == 0 || l.Kind > EvState:
+		return fmt.Errorf("incident: a line of kind %d", l.Kind)
+	case l.Kind == EvState && (l.Event < balancer.UpstreamJoined || l.Event > balancer.TrialLost):
+		return fmt.Errorf("incident: a change of state of kind %d", l.Event)
+	case bad(l.Upstream):
+		return fmt.Errorf("incident: upstream %q is not valid UTF-8", l.Upstream)
+	case bad(l.Key):
+		return fmt.Errorf("incident: key %q is not valid UTF-8", l.Key)
+	}
+	for _, m := range l.Members {
+		if bad(m.Name) {
+			return fmt.Errorf("incident: upstream %q is not valid UTF-8", m.Name)
+		}
+	}
+	return nil
+}
+
+// appendTo appends the line, without the line feed. Fields that have their
+// default are left out, unless the grammar requires them.
+func (l *Line) appendTo(b []byte) []byte {
+	b = append(b, `{"t":"`...)
+	b = appendSeconds(b, l.At)
+	if l.Kind.In() {
+		b = append(b, `","in":"`...)
+	} else {
+		b = append(b, `","ev":"`...)
+	}
+	b = append(b, l.word()...)
+	b = append(b, '"')
+	for _, s := range kinds[l.Kind].fields {
+		if !s.required && !l.has(s.field) {
+			continue
+		}
+		b = append(b, `,"`...)
+		b = append(b, fieldNames[s.field]...)
+		b = append(b, `":`...)
+		b = l.appendField(b, s.field)
+	}
+	return append(b, '}')
+}
+
+// has tells whether an optional field has anything but its default.
+func (l *Line) has(f field) bool {
+	switch f {
+	case fTry:
+		return l.Try != 0
+	case fKey:
+		return l.HasKey
+	case fHash:
+		return l.HasHash
+	case fDeadline:
+		return l.HasDeadline
+	case fLatency:
+		return l.Latency != 0
+	case fVerdict:
+		return l.Retry != balancer.RetryDefault
+	case fFallback:
+		return l.Fallback
+	case fUntil:
+		return l.Until != 0
+	case fWhy:
+		return l.Why != ""
+	case fCount:
+		return l.Count != 0
+	}
+	p := l.From
+	if p == nil {
+		return false
+	}
+	switch f {
+	case fPhase:
+		return true
+	case fRetries:
+		return p.Retries != 0
+	case fSame:
+		return p.Same != 0
+	case fWaitUntil:
+		return p.Phase == phases[3]
+	case fTried:
+		return len(p.Tried) > 0
+	case fMore:
+		return p.More != 0
+	case fLatest:
+		return p.Latest != ""
+	}
+	return false
+}
+
+func (l *Line) appendField(b []byte, f field) []byte {
+	quoted := func(s string) []byte { return append(append(append(b, '"'), s...), '"') }
+	number := func(n int) []byte { return strconv.AppendInt(b, int64(n), 10) }
+	seconds := func(d time.Duration) []byte { return append(appendSeconds(append(b, '"'), d), '"') }
+	switch f {
+	case fMembers:
+		return appendMembers(b, l.Members)
+	case fRequest:
+		return strconv.AppendUint(b, l.Request, 10)
+	case fTry:
+		return number(l.Try)
+	case fUpstream:
+		return appendString(b, l.Upstream)
+	case fHealthy:
+		return strconv.AppendBool(b, l.Healthy)
+	case fKey:
+		return appendString(b, l.Key)
+	case fHash:
+		b = append(b, '"')
+		for shift := 60; shift >= 0; shift -= 4 {
+			b = append(b, "0123456789abcdef"[l.Hash>>shift&15])
+		}
+		return append(b, '"')
+	case fDeadline:
+		return seconds(l.Deadline)
+	case fOutcome:
+		return quoted(outcomeOf(l.Outcome).String())
+	case fLatency:
+		return seconds(l.Latency)
+	case fVerdict:
+		return quoted(verdicts[verdictOf(l.Retry)])
+	case fPhase:
+		return quoted(l.From.Phase)
+	case fRetries:
+		return number(l.From.Retries)
+	case fSame:
+		return number(l.From.Same)
+	case fWaitUntil:
+		return seconds(l.From.Until)
+	case fTried:
+		b = append(b, '[')
+		for i, s := range l.From.Tried {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = appendString(b, s)
+		}
+		return append(b, ']')
+	case fMore:
+		return number(l.From.More)
+	case fLatest:
+		return appendString(b, l.From.Latest)
+	case fFallback:
+		return append(b, "true"...)
+	case fWait:
+		return seconds(l.Wait)
+	case fEnd:
+		return quoted(l.End.String())
+	case fSeq:
+		return strconv.AppendUint(b, l.Seq, 10)
+	case fUntil:
+		return seconds(l.Until)
+	case fWhy:
+		return appendString(b, l.Why)
+	default: // fCount
+		return number(l.Count)
+	}
+}
+
+// verdicts are the names of balancer.Verdict.
+var verdicts = [...]string{"default", "allowed", "forbidden"}
+
+// verdictOf and outcomeOf give a value that is not defined its meaning.
+func verdictOf(v balancer.Verdict) balancer.Verdict {
+	if int(v) >= len(verdicts) {
+		return balancer.RetryDefault
+	}
+	return v
+}
+
+func outcomeOf(o balancer.Outcome) balancer.Outcome {
+	if o > balancer.TransportFailure {
+		return balancer.Ignored
+	}
+	return o
+}
+
+func appendMembers(b []byte, members []balancer.Member) []byte {
+	b = append(b, '[')
+	for i, m := range members {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendString(append(b, `{"b":`...), m.Name)
+		if m.Share != 1 {
+			b = strconv.AppendInt(append(b, `,"weight":`...), int64(m.Share), 10)
+		}
+		if m.Tier != 0 {
+			b = strconv.AppendInt(append(b, `,"tier":`...), int64(m.Tier), 10)
+		}
+		if m.Limit != 0 {
+			b = strconv.AppendInt(append(b, `,"limit":`...), int64(m.Limit), 10)
+		}
+		b = append(b, '}')
+	}
+	return append(b, ']')
+}
+
+// appendSeconds appends a time or a span in seconds, exactly, with as many
+// decimals as it takes.
+func appendSeconds(b []byte, d time.Duration) []byte {
+	if d == Never {
+		return append(b, "never"...)
+	}
+	ns := uint64(d)
+	if d < 0 {
+		b = append(b, '-')
+		ns = -ns
+	}
+	b = strconv.AppendUint(b, ns/1e9, 10)
+	frac := ns % 1e9
+	if frac == 0 {
+		return b
+	}
+	b = append(b, '.')
+	for unit := uint64(1e8); frac > 0; unit /= 10 {
+		b = append(b, byte('0'+frac/unit))
+		frac %= unit
+	}
+	return b
+}
+
+// appendString appends a JSON string. What is not valid UTF-8 is replaced.
+func appendString(b []byte, s string) []byte {
+	b = append(b, '"')
+	for i, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b = append(b, '\\', byte(r))
+		case r < ' ':
+			b = append(b, '\\', 'u', '0', '0', "0123456789abcdef"[r>>4], "0123456789abcdef"[r&15])
+		default:
+			if r == utf8.RuneError {
+				_, n := utf8.DecodeRuneInString(s[i:])
+				if n == 1 {
+					b = append(b, "\uFFFD"...)
+					continue
+				}
+			}
+			b = utf8.AppendRune(b, r)
+		}
+	}
+	return append(b, '"')
+}

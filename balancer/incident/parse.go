@@ -1,0 +1,555 @@
+package incident
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/evenkeel-go/evenkeel/balancer"
+)
+
+// ErrSyntax is what every error about the text of a file matches. The error
+// itself is a [*SyntaxError].
+var ErrSyntax = errors.New("incident: bad file")
+
+// SyntaxError says in which line a file is wrong and what was expected there.
+type SyntaxError struct {
+	Line int    // from 1
+	Msg  string // what is wrong
+}
+
+// Error implements error.
+func (e *SyntaxError) Error() string { return fmt.Sprintf("incident: line %d: %s", e.Line, e.Msg) }
+
+// Is makes the error match ErrSyntax.
+func (e *SyntaxError) Is(target error) bool { return target == ErrSyntax }
+
+// cursor reads one line. The first mistake sticks, and everything after it reads
+// as zero.
+type cursor struct {
+	b     []byte
+	i     int
+	msg   string
+	names map[string]string
+}
+
+func (c *cursor) fail(format string, args ...any) {
+	if c.msg == "" {
+		c.msg = fmt.Sprintf(format, args...)
+	}
+	c.i = len(c.b)
+}
+
+// expect fails with what stands here instead of want.
+func (c *cursor) expect(want string) {
+	rest := c.b[c.i:]
+	if len(rest) == 0 {
+		c.fail("want %s, the line ends", want)
+		return
+	}
+	if len(rest) > 24 {
+		rest = rest[:24]
+	}
+	c.fail("want %s at column %d, got %q", want, c.i+1, rest)
+}
+
+func (c *cursor) space() {
+	for c.i < len(c.b) && (c.b[c.i] == ' ' || c.b[c.i] == '\t' || c.b[c.i] == '\r') {
+		c.i++
+	}
+}
+
+// take takes one punctuation mark, if it is the next thing.
+func (c *cursor) take(mark byte) bool {
+	c.space()
+	if c.i < len(c.b) && c.b[c.i] == mark {
+		c.i++
+		return true
+	}
+	return false
+}
+
+func (c *cursor) need(mark byte) {
+	if !c.take(mark) {
+		c.expect(strconv.QuoteRune(rune(mark)))
+	}
+}
+
+// end takes the closing brace of the line and wants nothing after it.
+func (c *cursor) end() {
+	c.need('}')
+	if c.space(); c.msg == "" && c.i < len(c.b) {
+		c.expect("the end of the line")
+	}
+}
+
+// text reads a JSON string. The result is valid until the line is.
+func (c *cursor) text(what string) []byte {
+	if !c.take('"') {
+		c.expect(what + " as a string")
+		return nil
+	}
+	start := c.i
+	for c.i < len(c.b) {
+		switch ch := c.b[c.i]; {
+		case ch == '"':
+			s := c.b[start:c.i]
+			if c.i++; !utf8.Valid(s) {
+				c.fail("%s is not valid UTF-8", what)
+				return nil
+			}
+			return s
+		case ch == '\\':
+			return c.escaped(what, start)
+		case ch < ' ':
+			c.fail("%s has a control character in it", what)
+			return nil
+		}
+		c.i++
+	}
+	c.fail("%s has no closing quote", what)
+	return nil
+}
+
+// escaped goes on with a string that has a backslash in it.
+func (c *cursor) escaped(what string, start int) []byte {
+	for end := c.i; end < len(c.b); end++ {
+		switch c.b[end] {
+		case '\\':
+			end++
+			if end < len(c.b) && c.b[end] == '/' {
+				c.fail("%s has a needless escape", what)
+				return nil
+			}
+		case '"':
+			s, ok := unescape(c.b[start:end])
+			if c.i = end + 1; !ok || !utf8.Valid(s) {
+				c.fail("%s has a bad escape, or a character that needs one", what)
+				return nil
+			}
+			return s
+		}
+	}
+	c.fail("%s has no closing quote", what)
+	return nil
+}
+
+func unescape(s []byte) ([]byte, bool) {
+	out := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		if s[i] != '\\' {
+			if s[i] < ' ' {
+				return nil, false
+			}
+			out = append(out, s[i])
+			continue
+		}
+		if i++; i >= len(s) {
+			return nil, false
+		}
+		switch s[i] {
+		case '"', '\\':
+			out = append(out, s[i])
+		case 'n':
+			out = append(out, '\n')
+		case 't':
+			out = append(out, '\t')
+		case 'r':
+			out = append(out, '\r')
+		case 'u':
+			if i+4 >= len(s) {
+				return nil, false
+			}
+			r, err := strconv.ParseUint(string(s[i+1:i+5]), 16, 16)
+			// Halves of a pair stand for no character of their own.
+			if err != nil || r >= 0xd800 && r < 0xe000 {
+				return nil, false
+			}
+			out = utf8.AppendRune(out, rune(r))
+			i += 4
+		default:
+			return nil, false
+		}
+	}
+	return out, true
+}
+
+// maxNames bounds how many different strings a Reader remembers.
+const maxNames = 1 << 16
+
+// name reads a string that will come again.
+func (c *cursor) name(what string) string {
+	b := c.text(what)
+	if s, ok := c.names[string(b)]; ok {
+		return s
+	}
+	s := string(b)
+	if len(c.names) < maxNames {
+		c.names[s] = s
+	}
+	return s
+}
+
+// digits reads an unsigned number of at most limit, without leading zeros.
+func (c *cursor) digits(what string, limit uint64) uint64 {
+	start, n := c.i, uint64(0)
+	for c.i < len(c.b) && c.b[c.i]-'0' <= 9 {
+		d := uint64(c.b[c.i] - '0')
+		if n > (math.MaxUint64-d)/10 {
+			c.fail("%s is too large", what)
+			return 0
+		}
+		n = n*10 + d
+		c.i++
+	}
+	switch {
+	case c.i == start:
+		c.expect(what + " as digits")
+		return 0
+	case c.b[start] == '0' && c.i > start+1:
+		c.fail("%s has leading zeros", what)
+		return 0
+	case n > limit:
+		c.fail("%s is %d, want at most %d", what, n, limit)
+		return 0
+	}
+	return n
+}
+
+func (c *cursor) number(what string, limit uint64) uint64 {
+	c.space()
+	return c.digits(what, limit)
+}
+
+// integer is number with a sign.
+func (c *cursor) integer(what string, limit uint64) int64 {
+	if c.take('-') {
+		n := c.digits(what, limit)
+		if n == 0 {
+			c.fail("%s is minus zero", what)
+		}
+		return -int64(n)
+	}
+	return int64(c.number(what, limit))
+}
+
+func (c *cursor) truth(what string) bool {
+	c.space()
+	for _, v := range [...]bool{true, false} {
+		word := strconv.FormatBool(v)
+		if len(c.b)-c.i >= len(word) && string(c.b[c.i:c.i+len(word)]) == word {
+			c.i += len(word)
+			return v
+		}
+	}
+	c.expect(what + " as true or false")
+	return false
+}
+
+// seconds reads an exact time such as "12.00012".
+func (c *cursor) seconds(what string) time.Duration {
+	s := c.text(what)
+	if c.msg != "" {
+		return 0
+	}
+	d, ok := parseSeconds(s)
+	if !ok {
+		c.fail(`%s is %q, want seconds with up to nine decimals, such as "12.00012"`, what, s)
+	}
+	return d
+}
+
+func parseSeconds(s []byte) (time.Duration, bool) {
+	if string(s) == "never" {
+		return Never, true
+	}
+	neg := len(s) > 0 && s[0] == '-'
+	if neg {
+		s = s[1:]
+	}
+	i, n := 0, uint64(0)
+	for ; i < len(s) && s[i]-'0' <= 9; i++ {
+		if n = n*10 + uint64(s[i]-'0'); n > math.MaxInt64/1_000_000_000 {
+			return 0, false
+		}
+	}
+	if i == 0 || i > 1 && s[0] == '0' {
+		return 0, false
+	}
+	n *= 1e9
+	if i < len(s) {
+		frac := s[i+1:]
+		if s[i] != '.' || len(frac) == 0 || len(frac) > 9 {
+			return 0, false
+		}
+		unit := uint64(1e8)
+		for _, ch := range frac {
+			if ch-'0' > 9 {
+				return 0, false
+			}
+			n += uint64(ch-'0') * unit
+			unit /= 10
+		}
+	}
+	// The largest Duration is Never, and has its own word.
+	if neg && (n == 0 || n > math.MaxInt64+1) || !neg && n >= math.MaxInt64 {
+		return 0, false
+	}
+	if neg {
+		n = -n
+	}
+	return time.Duration(n), true
+}
+
+// key reads the next key of an object, and the colon. first says that no comma
+// stands before it. It returns "" at the closing brace, which it leaves.
+func (c *cursor) key(first bool) string {
+	c.space()
+	if c.msg != "" || c.i < len(c.b) && c.b[c.i] == '}' {
+		return ""
+	}
+	if !first {
+		c.need(',')
+	}
+	k := c.name("a key")
+	c.need(':')
+	if c.msg == "" && k == "" {
+		c.fail("an empty key")
+	}
+	return k
+}
+
+// line reads a line below the header into l.
+func (c *cursor) line(l *Line) {
+	*l = Line{}
+	c.need('{')
+	if k := c.key(true); k != "t" {
+		c.fail(`want "t" first, got %q`, k)
+	}
+	at := c.seconds("t")
+	if c.msg == "" && (at < 0 || at == Never) {
+		c.fail("t is before the start or never")
+	}
+	side := c.key(false)
+	if side != "in" && side != "ev" {
+		c.fail(`want "in" or "ev" after "t", got %q`, side)
+	}
+	word := c.name(side)
+	kind, ok := words[word]
+	if c.msg == "" && (!ok || kind.Kind.In() != (side == "in")) {
+		c.fail("unknown %q %q", side, word)
+	}
+	*l = kind
+	l.At = at
+	fields := kinds[l.Kind].fields
+	next := 0
+	for {
+		k := c.key(false)
+		if k == "" {
+			break
+		}
+		at := next
+		for at < len(fields) && fieldNames[fields[at].field] != k {
+			if fields[at].required {
+				c.fail("want %q, got %q", fieldNames[fields[at].field], k)
+				return
+			}
+			at++
+		}
+		if at == len(fields) {
+			c.stray(word, fields, k)
+			return
+		}
+		next = at + 1
+		c.field(l, fields[at].field)
+	}
+	for ; next < len(fields) && c.msg == ""; next++ {
+		if fields[next].required {
+			c.fail("%s without %q", word, fieldNames[fields[next].field])
+		}
+	}
+	c.end()
+	switch {
+	case c.msg != "":
+	case l.HasKey && l.HasHash:
+		c.fail(`both "key" and "hash"`)
+	case l.Kind == EvRetry && l.Try == 0:
+		c.fail(`retry with try 0, which is a pick`)
+	case l.From != nil && (l.From.Phase == phases[3]) != (l.From.Until != unset):
+		c.fail(`want "wait_until" with phase "waiting" and with no other`)
+	case l.From != nil && l.From.Until == unset:
+		l.From.Until = 0
+	}
+}
+
+// unset is the wait of a Progress that has none, while it is read.
+const unset = time.Duration(math.MinInt64)
+
+// stray explains a key that does not fit.
+func (c *cursor) stray(word string, fields []slotOf, k string) {
+	for _, s := range fields {
+		if fieldNames[s.field] == k {
+			c.fail("%q is out of order or given twice", k)
+			return
+		}
+	}
+	c.fail("%s has no %q", word, k)
+}
+
+func (c *cursor) field(l *Line, f field) {
+	// What belongs to a request that began before the file.
+	if l.From == nil && (l.Kind == InNext || l.Kind == InDone || l.Kind == InStop) {
+		switch f {
+		case fPhase:
+			l.From = &Progress{Until: unset}
+		case fRetries, fSame, fWaitUntil, fTried, fMore, fLatest, fKey, fHash, fDeadline:
+			c.fail(`%q without "phase"`, fieldNames[f])
+			return
+		}
+	}
+	name := fieldNames[f]
+	switch f {
+	case fMembers:
+		l.Members = c.members()
+	case fRequest:
+		if l.Request = c.number(name, math.MaxUint64); l.Request == 0 {
+			c.fail("r is 0, want the number of a request")
+		}
+	case fTry:
+		l.Try = int(c.number(name, math.MaxInt32))
+	case fUpstream:
+		l.Upstream = c.name(name)
+	case fHealthy:
+		l.Healthy = c.truth(name)
+	case fKey:
+		l.Key, l.HasKey = string(c.text(name)), true
+	case fHash:
+		l.Hash, l.HasHash = c.hash(), true
+	case fDeadline:
+		l.Deadline, l.HasDeadline = c.seconds(name), true
+		if l.Deadline == Never {
+			c.fail("a deadline that never comes is left out")
+		}
+	case fOutcome:
+		l.Outcome = balancer.Outcome(c.choice(name, func(i int) string { return balancer.Outcome(i).String() }, 0, 3))
+	case fLatency:
+		l.Latency = c.seconds(name)
+	case fVerdict:
+		l.Retry = balancer.Verdict(c.choice(name, func(i int) string { return verdicts[i] }, 0, 2))
+	case fPhase:
+		l.From.Phase = phases[c.choice(name, func(i int) string { return phases[i] }, 1, 3)]
+	case fRetries:
+		l.From.Retries = int(c.number(name, math.MaxInt32))
+	case fSame:
+		l.From.Same = int(c.number(name, math.MaxInt32))
+	case fWaitUntil:
+		l.From.Until = c.seconds(name)
+	case fTried:
+		c.need('[')
+		for c.msg == "" && !c.take(']') {
+			if len(l.From.Tried) > 0 {
+				c.need(',')
+			}
+			l.From.Tried = append(l.From.Tried, c.name(name))
+		}
+	case fMore:
+		l.From.More = int(c.number(name, math.MaxInt32))
+	case fLatest:
+		l.From.Latest = c.name(name)
+	case fFallback:
+		if l.Fallback = c.truth(name); !l.Fallback {
+			c.fail("fallback is left out where it is false")
+		}
+	case fWait:
+		l.Wait = c.seconds(name)
+	case fEnd:
+		l.End = balancer.End(c.choice(name, func(i int) string { return balancer.End(i).String() }, 1, int(balancer.EndUnavailable)))
+	case fSeq:
+		l.Seq = c.number(name, math.MaxUint64)
+	case fUntil:
+		l.Until = c.seconds(name)
+	case fWhy:
+		l.Why = c.name(name)
+	case fCount:
+		l.Count = int(c.integer(name, math.MaxInt32))
+	}
+}
+
+// choice reads one of the words of first to last.
+func (c *cursor) choice(what string, word func(int) string, first, last int) int {
+	s := c.text(what)
+	all := ""
+	for i := first; i <= last; i++ {
+		w := word(i)
+		if string(s) == w {
+			return i
+		}
+		all += ", " + w
+	}
+	c.fail("%s is %q, want one of %s", what, s, all[2:])
+	return first
+}
+
+// hash reads 16 hexadecimal digits.
+func (c *cursor) hash() uint64 {
+	s := c.text("hash")
+	n := uint64(0)
+	for _, ch := range s {
+		switch {
+		case ch-'0' <= 9:
+			n = n<<4 | uint64(ch-'0')
+		case ch-'a' <= 5:
+			n = n<<4 | uint64(ch-'a'+10)
+		default:
+			s = nil
+		}
+	}
+	if len(s) != 16 {
+		c.fail("hash is not 16 hexadecimal digits in lower case")
+	}
+	return n
+}
+
+// members reads the members of an update or of the header.
+func (c *cursor) members() []balancer.Member {
+	var out []balancer.Member
+	c.need('[')
+	for c.msg == "" && !c.take(']') {
+		if len(out) > 0 {
+			c.need(',')
+		}
+		c.need('{')
+		if k := c.key(true); k != "b" {
+			c.fail(`want "b" first in a member, got %q`, k)
+		}
+		m := balancer.Member{Name: c.name("b"), Share: 1}
+		last := 0
+		for c.msg == "" {
+			k := c.key(false)
+			if k == "" {
+				break
+			}
+			at := 0
+			switch k {
+			case "weight":
+				at, m.Share = 1, int(c.number(k, balancer.MaxWeight))
+			case "tier":
+				at, m.Tier = 2, int(c.integer(k, math.MaxInt32))
+			case "limit":
+				at, m.Limit = 3, int(c.number(k, math.MaxInt32))
+			default:
+				c.fail("a member has no %q", k)
+			}
+			if c.msg == "" && at <= last {
+				c.fail("%q is out of order or given twice", k)
+			}
+			last = at
+		}
+		c.need('}')
+		out = append(out, m)
+	}
+	return out
+}

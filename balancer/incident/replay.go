@@ -1,0 +1,280 @@
+package incident
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/balancer"
+	"github.com/evenkeel-go/evenkeel/clock"
+)
+
+// ErrInput is what an error matches about an input that has nothing to act on,
+// such as the outcome of an attempt that is not out.
+var ErrInput = errors.New("incident: an input without its object")
+
+// player feeds lines to a Pool on a clock that is moved by hand.
+type player struct {
+	start     time.Time
+	clk       *clock.Manual
+	pool      *balancer.Pool[balancer.Member]
+	tape      *balancer.Tape
+	members   []balancer.Member
+	onFailure bool
+	leases    map[leaseID]balancer.Lease[balancer.Member]
+	tries     map[uint64]*balancer.Try[balancer.Member]
+	idle      []*balancer.Try[balancer.Member]
+	records   []balancer.Record
+	trans     *translator
+}
+
+// leaseID names an attempt that is out.
+type leaseID struct {
+	request uint64
+	try     int
+}
+
+// tapeSize is enough for what one input brings; the tape is drained after each.
+const tapeSize = 64
+
+func newPlayer(h *Header, cfg balancer.Config) (*player, error) {
+	p := &player{
+		start: h.Start, clk: clock.NewManual(h.Start), tape: balancer.NewTape(tapeSize), members: h.Members,
+		onFailure: cfg.Retry.OnFailure,
+		leases:    map[leaseID]balancer.Lease[balancer.Member]{},
+		tries:     map[uint64]*balancer.Try[balancer.Member]{},
+		trans:     newTranslator(h.Members, cfg.Retry.OnFailure),
+	}
+	switch _, hash := cfg.Policy.(balancer.Hash); {
+	case cfg.Seed != 0 && cfg.Seed != h.Seed:
+		return nil, fmt.Errorf("incident: the Config has seed %d, the file %d", cfg.Seed, h.Seed)
+	case h.HashedKeys && hash:
+		return nil, errors.New("incident: the keys were hashed under a secret, and the policy looks at keys")
+	}
+	cfg.Clock, cfg.OnEvent, cfg.Seed = p.clk, nil, h.Seed
+	var err error
+	if len(h.State) > 0 {
+		p.pool, err = balancer.RestorePool(cfg, h.State, h.Members...)
+	} else {
+		p.pool, err = balancer.NewPool(cfg, h.Members...)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("incident: the Pool at the start: %w", err)
+	}
+	for _, l := range p.pool.Leases() {
+		p.leases[leaseID{l.Request(), l.Attempt()}] = l
+	}
+	p.pool.Attach(p.tape)
+	return p, nil
+}
+
+// feed gives one input to the Pool and appends what its tape says of it.
+func (p *player) feed(l *Line, out []Line) ([]Line, error) {
+	p.clk.Set(p.start.Add(l.At))
+	if err := p.input(l); err != nil {
+		return out, err
+	}
+	p.records = p.tape.Drain(p.records[:0])
+	if len(p.records) == 0 {
+		return out, fmt.Errorf("%w: request %d has no attempt %d out", ErrInput, l.Request, l.Try)
+	}
+	for i := range p.records {
+		out = p.trans.lines(&p.records[i], out)
+	}
+	return out, p.trans.err
+}
+
+func (p *player) input(l *Line) error {
+	switch l.Kind {
+	case InUpdate:
+		p.members = l.Members
+		return p.pool.Update(l.Members...)
+	case InHealth:
+		// An id that is not a member is recorded too, and changes nothing.
+		_ = p.pool.SetHealth(l.Upstream, l.Healthy, l.Why)
+	case InTime:
+		p.pool.Poll()
+	case InAcquire:
+		if lease, err := p.pool.Acquire(p.request(l)); err == nil {
+			p.leases[leaseID{l.Request, 0}] = lease
+		}
+	case InRequest:
+		t := p.fresh()
+		*t = p.pool.Start(p.request(l))
+		p.tries[l.Request] = t
+		p.step(l, t)
+	case InNext, InDone, InStop:
+		t, err := p.try(l)
+		if err != nil {
+			return err
+		}
+		switch l.Kind {
+		case InNext:
+			p.step(l, t)
+		case InDone:
+			t.Done(balancer.Report{Outcome: l.Outcome, Latency: l.Latency, Retry: l.Retry})
+			delete(p.leases, leaseID{l.Request, t.Retries()})
+			if over(l, p.onFailure) {
+				p.forget(l.Request, t)
+			}
+		default:
+			t.Stop()
+			delete(p.leases, leaseID{l.Request, t.Retries()})
+			p.forget(l.Request, t)
+		}
+	case InAnswered:
+		p.leases[leaseID{l.Request, l.Try}].Answered()
+	case InSettle:
+		id := leaseID{l.Request, l.Try}
+		p.leases[id].Settle(balancer.Report{Outcome: l.Outcome, Latency: l.Latency})
+		delete(p.leases, id)
+	}
+	return nil
+}
+
+func (p *player) step(l *Line, t *balancer.Try[balancer.Member]) {
+	switch step := t.Next(); step.Kind {
+	case balancer.StepSend:
+		p.leases[leaseID{l.Request, step.Lease.Attempt()}] = step.Lease
+	case balancer.StepEnd:
+		p.forget(l.Request, t)
+	}
+}
+
+// fresh returns a Try to fill, one that is no longer needed if there is any.
+func (p *player) fresh() *balancer.Try[balancer.Member] {
+	if n := len(p.idle); n > 0 {
+		t := p.idle[n-1]
+		p.idle = p.idle[:n-1]
+		return t
+	}
+	return new(balancer.Try[balancer.Member])
+}
+
+func (p *player) forget(request uint64, t *balancer.Try[balancer.Member]) {
+	delete(p.tries, request)
+	p.idle = append(p.idle, t)
+}
+
+func (p *player) request(l *Line) balancer.Request {
+	req := balancer.Request{ID: l.Request, Key: keyOf(l)}
+	if l.HasDeadline {
+		req.Deadline = p.start.Add(l.Deadline)
+	}
+	return req
+}
+
+func keyOf(l *Line) balancer.Key {
+	switch {
+	case l.HasKey:
+		return balancer.StringKey(l.Key)
+	case l.HasHash:
+		return balancer.HashKey(l.Hash)
+	}
+	return balancer.Key{}
+}
+
+// try is the request that a line goes on with.
+func (p *player) try(l *Line) (*balancer.Try[balancer.Member], error) {
+	from := l.From
+	if from == nil {
+		if t := p.tries[l.Request]; t != nil {
+			return t, nil
+		}
+		return nil, fmt.Errorf("%w: request %d is not under way", ErrInput, l.Request)
+	}
+	r := balancer.Record{
+		Request: l.Request, Key: keyOf(l), Deadline: math.MaxInt64,
+		Retries: int32(from.Retries), Same: int32(from.Same), Until: int64(from.Until),
+		NTried: int32(len(from.Tried) + from.More),
+	}
+	if l.HasDeadline {
+		r.Deadline = int64(l.Deadline)
+	}
+	for i, name := range phases {
+		if name == from.Phase {
+			r.Phase = uint8(i)
+		}
+	}
+	var err error
+	if r.Latest, err = p.position(from.Latest); err != nil {
+		return nil, err
+	}
+	for i, name := range from.Tried {
+		if i == len(r.Tried) {
+			break
+		}
+		if r.Tried[i], err = p.position(name); err != nil {
+			return nil, err
+		}
+	}
+	t := p.fresh()
+	if *t, err = p.pool.Resume(r); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInput, err)
+	}
+	p.tries[l.Request] = t
+	return t, nil
+}
+
+// position is the place of a member, -1 of the empty name.
+func (p *player) position(name string) (int32, error) {
+	if name == "" {
+		return -1, nil
+	}
+	for i, m := range p.members {
+		if m.Name == name {
+			return int32(i), nil
+		}
+	}
+	return 0, fmt.Errorf("%w: no upstream %q", ErrInput, name)
+}
+
+// at adds the place to an error about an input.
+func at(r *Reader, l *Line, err error) error {
+	return fmt.Errorf("incident: line %d: %v: %w", r.line, *l, err)
+}
+
+// Replay feeds the inputs of a file to a new Pool and writes them with the
+// events that come of them; events that the file has are not looked at. cfg is
+// the configuration, such as Header.Config gives; its clock and its hook are not
+// used. Memory does not grow with the file.
+func Replay(out io.Writer, r *Reader, cfg balancer.Config) error {
+	p, err := newPlayer(&r.head, cfg)
+	if err != nil {
+		return err
+	}
+	h := r.head
+	h.Settings, h.Library = data(cfg), Library
+	w, err := NewWriter(out, h)
+	if err != nil {
+		return err
+	}
+	var l Line
+	var got []Line
+	for {
+		err := r.read(&l)
+		if err == io.EOF {
+			return w.Close()
+		}
+		if err != nil {
+			return err
+		}
+		if !l.Kind.In() {
+			continue
+		}
+		if got, err = p.feed(&l, got[:0]); err != nil {
+			return at(r, &l, err)
+		}
+		for i := range got {
+			if got[i].Kind.In() {
+				// As it was given: a key may be spelt out.
+				got[i] = l
+			}
+			if err := w.write(&got[i]); err != nil {
+				return err
+			}
+		}
+	}
+}
