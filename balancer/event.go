@@ -96,12 +96,11 @@ type queued struct {
 // unlock ends a critical section and delivers what it queued, unless another
 // goroutine is delivering: that one then takes it along.
 func (e *engine) unlock() {
-	if e.picking != pickNone {
-		e.abandon()
+	if len(e.queue) == 0 {
+		e.mu.Unlock()
+		return
 	}
-	if e.tape != nil {
-		e.flush()
-	}
+	e.flush()
 	if e.hook == nil {
 		e.queue, e.taped = e.queue[:0], 0
 	}

@@ -102,7 +102,8 @@ func (c *Core) Observe(now, sample int64) {
 		c.est, c.rest = sample, 0
 	case c.set.alpha > 0:
 		c.est = foldMilli(c.est, sample, c.set.alpha)
-	default:
+	case sample != c.est || c.rest != 0:
+		// A sample that is the estimate leaves it as it is, whatever the weights.
 		c.blend(sample, c.set.fold.weight(elapsed))
 	}
 	if c.n < maxSamples {
