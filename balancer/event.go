@@ -96,6 +96,9 @@ type queued struct {
 // unlock ends a critical section and delivers what it queued, unless another
 // goroutine is delivering: that one then takes it along.
 func (e *engine) unlock() {
+	if e.picking != pickNone {
+		e.abandon()
+	}
 	if len(e.queue) == 0 {
 		e.mu.Unlock()
 		return
