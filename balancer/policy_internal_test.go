@@ -258,8 +258,17 @@ func TestWheelNeverOverflows(t *testing.T) {
 	for i := range weights {
 		b.insert(i, b.from(i))
 	}
-	for k := range 1000 {
-		require.Equal(t, a.Pick(Call{}), b.Pick(Call{}), "pick %d", k)
+	sum, got := 0, make([]int, 50)
+	for _, weight := range weights {
+		sum += weight
+	}
+	for k := range 5 * sum {
+		i := a.Pick(Call{})
+		require.Equal(t, i, b.Pick(Call{}), "pick %d", k)
+		got[i]++
+	}
+	for i, weight := range weights {
+		require.Equal(t, 5*weight, got[i], "host %d", i)
 	}
 	require.Less(t, b.base, farLap)
 	require.Equal(t, va.shared, vb.shared)

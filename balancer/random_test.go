@@ -138,7 +138,7 @@ func TestRandomIsUniform(t *testing.T) {
 					r.set(p.id, false)
 				}
 			}
-			n := opsOf(t, 100*up)
+			n := opsOf(t, 60*up)
 			chi := 0.0
 			got := tally(r.picks(n))
 			for id, w := range usable {

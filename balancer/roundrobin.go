@@ -10,7 +10,7 @@ package balancer
 // clients started at once do not begin at the same one.
 type RoundRobin struct {
 	// First starts with the first host of the first Update: A, B, C. If false,
-	// the seed decides.
+	// the seed decides, as it does when an Update replaces all hosts at once.
 	First bool
 
 	// IndexCursor counts picks and takes the usable host whose rank is that

@@ -101,7 +101,7 @@ func TestRoundRobinWindows(t *testing.T) {
 	for _, s := range r.pool.Snapshot().Upstreams {
 		up[s.ID] = true
 	}
-	for step := range opsOf(t, 60) {
+	for step := range opsOf(t, 30) {
 		id := fmt.Sprintf("h%05d", (seed+uint64(step)*61)%150)
 		r.set(id, !up[id])
 		if up[id] = !up[id]; !up[id] {
