@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -174,4 +173,3 @@ func TestConcurrentRunVerifies(t *testing.T) {
 	}
 }
 
-var _ = strings.Contains

@@ -481,13 +481,14 @@ func (c *cursor) field(l *Line, f field) {
 // choice reads one of the words of first to last.
 func (c *cursor) choice(what string, word func(int) string, first, last int) int {
 	s := c.text(what)
-	all := ""
 	for i := first; i <= last; i++ {
-		w := word(i)
-		if string(s) == w {
+		if string(s) == word(i) {
 			return i
 		}
-		all += ", " + w
+	}
+	all := ""
+	for i := first; i <= last; i++ {
+		all += ", " + word(i)
 	}
 	c.fail("%s is %q, want one of %s", what, s, all[2:])
 	return first

@@ -1,0 +1,236 @@
+package incident
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/balancer"
+)
+
+// Config sets up a Recorder. The zero value is complete, and records for dumps
+// on demand.
+type Config struct {
+	// Size is the number of records in each of the ring's two segments: inputs
+	// and changes of state, two or three for each attempt. What is kept is
+	// between one and two segments. A record takes about 300 bytes. If zero,
+	// 32768. Negative is an error.
+	Size int
+
+	// Options say how dumps are written.
+	Options Options
+
+	// Triggers are the changes of state at which OnTrigger is called. If nil,
+	// BreakerOpened and UpstreamEjected. If empty and not nil, none.
+	Triggers []balancer.EventKind
+
+	// OnTrigger, if not nil, receives a dump when a trigger has happened, and when
+	// nothing is selectable any more. It is called on the goroutine that delivers
+	// the Pool's events, which may be one that makes a request: a dump is cheap,
+	// writing it is better done elsewhere. It may call the Pool.
+	OnTrigger func(Incident)
+
+	// Gap is the time, on the Pool's clock, in which no further trigger of the
+	// same sort counts, so that a bad hour is not a thousand dumps; that nothing
+	// is selectable is a sort of its own. If zero, 30s. If negative, none.
+	Gap time.Duration
+}
+
+// Validate reports a bad setting. The error matches balancer.ErrConfig.
+func (c Config) Validate() error {
+	if c.Size < 0 {
+		return fmt.Errorf("incident: Config.Size is %d, want >= 0: %w", c.Size, balancer.ErrConfig)
+	}
+	return nil
+}
+
+func (c Config) size() int {
+	if c.Size == 0 {
+		return 1 << 15
+	}
+	return c.Size
+}
+
+func (c Config) gap() time.Duration {
+	if c.Gap == 0 {
+		return 30 * time.Second
+	}
+	return max(0, c.Gap)
+}
+
+func (c Config) triggers() []balancer.EventKind {
+	if c.Triggers == nil {
+		return []balancer.EventKind{balancer.BreakerOpened, balancer.UpstreamEjected}
+	}
+	return c.Triggers
+}
+
+// Pool is what a Recorder needs of a [balancer.Pool].
+type Pool interface {
+	Attach(*balancer.Tape)
+	Config() balancer.Config
+	Epoch() time.Time
+	Snapshot() balancer.Snapshot
+}
+
+// Recorder keeps the latest of one Pool's life. While it is attached, an attempt
+// costs a few dozen nanoseconds more and no allocation; while it is not, nothing.
+// The zero Recorder is not usable: see NewRecorder. Safe for concurrent use.
+type Recorder struct {
+	cfg  Config
+	tape *balancer.Tape
+
+	mu         sync.Mutex // guards below
+	pool       Pool
+	closed     bool
+	next       [2]time.Time // before which triggers of a sort do not count
+	suppressed uint64
+}
+
+// NewRecorder returns a Recorder that is attached to nothing. It panics if cfg
+// does not pass Validate.
+func NewRecorder(cfg Config) *Recorder {
+	if err := cfg.Validate(); err != nil {
+		panic(err)
+	}
+	return &Recorder{cfg: cfg, tape: balancer.NewTape(cfg.size())}
+}
+
+// Attach begins to record the Pool, from its present state on, calls in flight
+// included. A Pool has one recorder at most, a Recorder one Pool in its life; to
+// have triggers, let the Pool's Config.OnEvent call [Recorder.OnEvent].
+func (r *Recorder) Attach(p Pool) {
+	r.mu.Lock()
+	r.pool, r.closed = p, false
+	r.mu.Unlock()
+	p.Attach(r.tape)
+}
+
+// Close ends the recording. What was recorded can still be dumped.
+func (r *Recorder) Close() {
+	r.mu.Lock()
+	p, was := r.pool, r.closed
+	r.closed = true
+	r.mu.Unlock()
+	if p != nil && !was {
+		p.Attach(nil)
+	}
+}
+
+// Incident is a dump: what a Recorder had at one time, and why it was taken. The
+// zero Incident is empty and cannot be written.
+type Incident struct {
+	Reason    string             // "demand", or what triggered it, such as "ejected b"
+	Recording balancer.Recording // the records
+	Config    balancer.Config    // the Pool's
+	Options   Options            // the Recorder's
+}
+
+// Reader reads the dump as a file, for Verify and Timeline.
+func (i Incident) Reader() *Reader { return FromRecording(i.Recording, i.Config, i.Options) }
+
+// Write writes the dump as a file. It may be used on any goroutine.
+func (i Incident) Write(w io.Writer) error { return Copy(w, i.Reader()) }
+
+// Dump returns what the recorder has. The Pool is held up for an instant only.
+func (r *Recorder) Dump() Incident { return r.dump("demand") }
+
+func (r *Recorder) dump(reason string) Incident {
+	r.mu.Lock()
+	p := r.pool
+	r.mu.Unlock()
+	if p == nil {
+		return Incident{Reason: reason}
+	}
+	opt := r.cfg.Options
+	if opt.Note == "" {
+		opt.Note = reason
+	}
+	return Incident{Reason: reason, Recording: r.tape.Dump(p), Config: p.Config(), Options: opt}
+}
+
+// WriteFile writes what the recorder has to a file of that name, which is
+// created or replaced.
+func (r *Recorder) WriteFile(name string) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.Dump().Write(f), f.Close())
+}
+
+// Suppressed is how many triggers came within the Gap of another one.
+func (r *Recorder) Suppressed() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.suppressed
+}
+
+// The sorts of triggers.
+const (
+	sortState = iota
+	sortNone
+)
+
+// OnEvent is for balancer.Config.OnEvent, by itself or called from there.
+func (r *Recorder) OnEvent(e balancer.Event) {
+	r.mu.Lock()
+	p := r.pool
+	r.mu.Unlock()
+	if r.cfg.OnTrigger == nil || p == nil {
+		return
+	}
+	if slices.Contains(r.cfg.triggers(), e.Kind) && r.due(sortState, e.At) {
+		r.cfg.OnTrigger(r.dump(e.Kind.String() + " " + e.Upstream))
+	}
+	switch e.Kind {
+	case balancer.UpstreamEjected, balancer.BreakerOpened, balancer.UpstreamUnhealthy, balancer.UpstreamLeft:
+		if none(p) && r.due(sortNone, e.At) {
+			r.cfg.OnTrigger(r.dump("nothing selectable"))
+		}
+	}
+}
+
+// OnError triggers a dump if err, from Do, Acquire or a Transport, says that
+// nothing could be picked: also where no event tells, because all upstreams are
+// at their limits.
+func (r *Recorder) OnError(err error) {
+	if !errors.Is(err, balancer.ErrNoneAvailable) && !errors.Is(err, balancer.ErrNoUpstreams) {
+		return
+	}
+	r.mu.Lock()
+	p := r.pool
+	r.mu.Unlock()
+	if r.cfg.OnTrigger != nil && p != nil && r.due(sortNone, p.Config().Clock.Now()) {
+		r.cfg.OnTrigger(r.dump("nothing selectable"))
+	}
+}
+
+// none tells whether no upstream is selectable.
+func none(p Pool) bool {
+	for _, u := range p.Snapshot().Upstreams {
+		if u.Selectable {
+			return false
+		}
+	}
+	return true
+}
+
+// due tells whether a trigger counts, and begins its gap.
+func (r *Recorder) due(sort int, at time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false
+	}
+	if at.Before(r.next[sort]) {
+		r.suppressed++
+		return false
+	}
+	r.next[sort] = at.Add(r.cfg.gap())
+	return true
+}
