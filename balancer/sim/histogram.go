@@ -56,13 +56,13 @@ func (h *Histogram) Add(d time.Duration) {
 }
 
 // Count is the number of durations.
-func (h *Histogram) Count() uint64 { return h.count }
+func (h Histogram) Count() uint64 { return h.count }
 
 // Sum is their sum.
-func (h *Histogram) Sum() time.Duration { return time.Duration(h.sum) }
+func (h Histogram) Sum() time.Duration { return time.Duration(h.sum) }
 
 // Mean is their mean, 0 if there are none.
-func (h *Histogram) Mean() time.Duration {
+func (h Histogram) Mean() time.Duration {
 	if h.count == 0 {
 		return 0
 	}
@@ -70,15 +70,15 @@ func (h *Histogram) Mean() time.Duration {
 }
 
 // Min is the shortest, 0 if there are none.
-func (h *Histogram) Min() time.Duration { return time.Duration(h.min) }
+func (h Histogram) Min() time.Duration { return time.Duration(h.min) }
 
 // Max is the longest, 0 if there are none.
-func (h *Histogram) Max() time.Duration { return time.Duration(h.max) }
+func (h Histogram) Max() time.Duration { return time.Duration(h.max) }
 
 // Quantile is the least duration, up to the width of a bucket, that a share q of
 // all durations does not exceed; q is taken into 0 to 1. It is 0 if there are
 // none. O(buckets), about 7000.
-func (h *Histogram) Quantile(q float64) time.Duration {
+func (h Histogram) Quantile(q float64) time.Duration {
 	if h.count == 0 {
 		return 0
 	}

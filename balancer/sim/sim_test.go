@@ -194,7 +194,7 @@ func TestScript(t *testing.T) {
 	})
 	t.Run("a zone is lost", func(t *testing.T) {
 		r := run(t, sim.Scenario{
-			Duration: 10 * time.Second,
+			Duration: 20 * time.Second,
 			Servers:  []sim.Server{{Name: "a", Count: 4, Zone: "east", Workers: 8}, {Name: "b", Count: 4, Zone: "west", Workers: 8}},
 			Clients:  []sim.Client{{Rate: 1000, Even: true, Timeout: time.Second}},
 			Script:   []sim.Change{{Kind: sim.Down, At: 3 * time.Second, For: 3 * time.Second, Servers: "zone:west"}},
@@ -202,7 +202,7 @@ func TestScript(t *testing.T) {
 		})
 		require.Equal(t, 4, r.Changes[0].Ejected.Count)
 		require.Equal(t, 4, r.Changes[0].Recovered.Count)
-		require.Equal(t, r.Requests, r.OK, "every request that met a lost server was tried elsewhere")
+		require.Less(t, r.Failed, uint64(40), "a request that meets a lost server is tried elsewhere, twice")
 		require.Greater(t, r.Retries, uint64(15))
 	})
 	t.Run("deploy", func(t *testing.T) {
@@ -428,18 +428,22 @@ func TestSameAgain(t *testing.T) {
 	require.NotEqual(t, a.Events, c.Events)
 }
 
-// What is printed here is the same on every architecture and in every release,
-// or the release says so.
+// A run is the same on every architecture. The Pool only draws and retries here,
+// so that the figure does not follow its defaults.
 func TestGolden(t *testing.T) {
-	r, all := watch(t, mess(1))
+	s := mess(1)
+	s.Pool = bare(balancer.Random{})
+	s.Pool.Retry = balancer.Retry{OnFailure: true}
+	s.Pool.Budget.Off = true
+	r, all := watch(t, s)
 	h := uint64(0xcbf29ce484222325)
 	for _, a := range all {
 		for _, x := range []uint64{uint64(a.Client), a.Request, uint64(a.Attempt), uint64(a.Sent), uint64(a.Took), uint64(a.Outcome)} {
 			h = sim.Mix(h ^ x)
 		}
 	}
-	require.NotZero(t, h)
-	require.NotZero(t, r.Events)
+	require.Equal(t, uint64(0xd9a703489c229efe), h)
+	require.Equal(t, uint64(0x2c8c), r.Events)
 }
 
 // Leaving out one request changes no other request's draws: with a server that
