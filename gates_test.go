@@ -1725,6 +1725,255 @@ func TestG7HostileInputs(t *testing.T) {
 	require.ErrorIs(t, err, balancer.ErrState)
 }
 
+// windowCall is a call as the naive window breaker sees it.
+type windowCall struct{ id, period int }
+
+// windowModel is the breaker that counts failures in a window, as a list of the
+// failures themselves, in milliseconds: 5 in 30 s open it for 30 s, then one trial
+// at a time, lost after 7 s, until two have passed.
+type windowModel struct {
+	state           breaker.State
+	period          int     // a result counts in the period of its call only
+	failures        []int64 // of this period, never pruned
+	until           int64   // end of the open period
+	trial, passes   int     // trial is the call that is out, or 0
+	trialAt         int64
+	openings, calls int
+}
+
+func (m *windowModel) enter(s breaker.State) {
+	m.state, m.period = s, m.period+1
+	m.failures, m.trial, m.passes = nil, 0, 0
+}
+
+// pass lets time go on to now.
+func (m *windowModel) pass(now int64) {
+	if m.state == breaker.Open && now >= m.until {
+		m.enter(breaker.HalfOpen)
+	}
+	if m.trial != 0 && now >= m.trialAt+7000 {
+		m.trial = 0
+	}
+}
+
+func (m *windowModel) ready() bool {
+	return m.state == breaker.Closed || m.state == breaker.HalfOpen && m.trial == 0
+}
+
+func (m *windowModel) begin(now int64) windowCall {
+	m.calls++
+	if m.state == breaker.HalfOpen {
+		m.trial, m.trialAt = m.calls, now
+	}
+	return windowCall{m.calls, m.period}
+}
+
+func (m *windowModel) young(now int64) (n int) {
+	for _, at := range m.failures {
+		if now-at < 30_000 {
+			n++
+		}
+	}
+	return n
+}
+
+// end settles a call and tells whether its result counts.
+func (m *windowModel) end(now int64, c windowCall, o breaker.Outcome) bool {
+	trial := m.state == breaker.HalfOpen
+	if c.period != m.period || trial && c.id != m.trial {
+		return false
+	}
+	m.trial = 0
+	switch {
+	case o == breaker.Neutral:
+		return false
+	case o == breaker.Success:
+		if m.passes++; trial && m.passes == 2 {
+			m.enter(breaker.Closed)
+		}
+		return true
+	}
+	m.failures = append(m.failures, now)
+	if trial || m.young(now) >= 5 {
+		m.enter(breaker.Open)
+		m.until = now + 30_000
+		m.openings++
+	}
+	return true
+}
+
+// G8: the window breaker equals a list of failures at every step, with calls in
+// flight across its changes and time that likes to stop at an edge or just before.
+func TestG8WindowBreaker(t *testing.T) {
+	seed, _ := seedOf(t, 7)
+	d := &dice{seed: seed}
+	b := breaker.NewCore(breaker.Config{
+		WindowFailures: 5, Window: 30 * time.Second, OpenFor: 30 * time.Second,
+		Passes: 2, TrialTimeout: 7 * time.Second,
+	}, 1)
+	m := &windowModel{}
+	type call struct {
+		ticket breaker.Ticket
+		naive  windowCall
+	}
+	var out []call
+	now, aged, late := int64(0), 0, 0
+	ops := opsOf(t, 3000)
+	for step := range ops {
+		at := now * int64(time.Millisecond)
+		m.pass(now)
+		require.Equal(t, m.state, b.State(at), "step %d", step)
+		require.Equal(t, m.ready(), b.Ready(at), "step %d", step)
+		require.Equal(t, m.young(now), b.Counts(at).WindowFailures, "step %d", step)
+		if m.young(now) < len(m.failures) {
+			aged++
+		}
+		switch d.below(8) {
+		case 0:
+			now += int64(d.below(9000))
+		case 1: // to an instant at which something ends, or just short of it
+			edges := []int64{m.until, m.trialAt + 7000}
+			for _, f := range m.failures {
+				edges = append(edges, f+30_000)
+			}
+			now = max(now, edges[d.below(len(edges))]-int64(d.below(2)))
+		case 2, 3, 4:
+			ticket, why := b.Allow(at)
+			require.Equal(t, m.ready(), why == breaker.Admitted, "step %d", step)
+			if why == breaker.Admitted {
+				out = append(out, call{ticket, m.begin(now)})
+			}
+		default:
+			if len(out) == 0 {
+				continue
+			}
+			i := d.below(len(out))
+			c := out[i]
+			out = slices.Delete(out, i, i+1)
+			o := breaker.Outcome(d.below(5))
+			if o > breaker.Neutral {
+				o = breaker.Failure
+			}
+			if c.naive.period != m.period {
+				late++
+			}
+			counted := m.end(now, c.naive, o)
+			if o == breaker.Neutral {
+				b.Cancel(at, c.ticket)
+			} else {
+				require.Equal(t, counted, b.Done(at, c.ticket, o == breaker.Success), "step %d", step)
+			}
+		}
+	}
+	require.EqualValues(t, m.openings, b.Stats().Opened)
+	if ops >= 3000 {
+		require.Greater(t, min(m.openings, aged, late), 20, "openings %d, aged %d, late %d", m.openings, aged, late)
+	}
+}
+
+// passiveHost is passive checking with probation as two numbers, in milliseconds:
+// 2 failures to connect in a row take a host out for 10 s, and it comes back one
+// short of the limit.
+type passiveHost struct {
+	fails, ejections int
+	until            int64 // when it came or comes back
+}
+
+func (m *passiveHost) result(now, start int64, o outlier.Outcome, sole bool) {
+	if now < m.until || start < m.until {
+		return // out, or a call from before the return
+	}
+	switch {
+	case o > outlier.TransportFailure: // says nothing
+	case o != outlier.TransportFailure:
+		m.fails = 0 // any answer will do
+	default:
+		m.fails++
+		if m.fails >= 2 && !sole {
+			m.fails, m.until = 1, now+10_000
+			m.ejections++
+		}
+	}
+}
+
+// G9: passive checking with probation equals a counter per host at every step,
+// with results that come late, and leaves a sole host alone.
+func TestG9PassiveProbation(t *testing.T) {
+	seed, _ := seedOf(t, 7)
+	for _, hosts := range []int{1, 2, 5} {
+		d := &dice{seed: seed}
+		c := outlier.NewCore(outlier.Config{
+			Consecutive: -1, ConsecutiveTransport: 2, Base: 10 * time.Second, Max: 10 * time.Second,
+			MaxEjectedPercent: 100, Last: outlier.KeepSole, Return: outlier.Probation,
+		}, 1)
+		held, naive := make([]outlier.Host, hosts), make([]passiveHost, hosts)
+		for i := range held {
+			held[i].Index = i
+			c.Add(0, &held[i], uint64(i))
+		}
+		type call struct {
+			host  int
+			start int64
+		}
+		var out []call
+		const ms = int64(time.Millisecond)
+		now, late, reported := int64(0), 0, make([]int, hosts)
+		ops := opsOf(t, 3000)
+		for step := range ops {
+			gone := 0
+			for i := range held {
+				require.Equal(t, now < naive[i].until, c.EjectedAt(now*ms, &held[i]), "step %d, host %d of %d", step, i, hosts)
+				require.Equal(t, naive[i].ejections, held[i].Ejections(), "step %d, host %d of %d", step, i, hosts)
+				if now < naive[i].until {
+					require.Equal(t, naive[i].until*ms, held[i].Until(), "step %d, host %d of %d", step, i, hosts)
+					gone++
+				}
+			}
+			switch d.below(6) {
+			case 0:
+				now += int64(d.below(3000))
+			case 1: // to the end of an ejection, or just short of it
+				now = max(now, naive[d.below(hosts)].until-int64(d.below(2)))
+			case 2, 3: // ejected hosts too: someone may have no other
+				out = append(out, call{d.below(hosts), now})
+			default:
+				if len(out) == 0 {
+					continue
+				}
+				i := d.below(len(out))
+				x := out[i]
+				out = slices.Delete(out, i, i+1)
+				if x.start < naive[x.host].until {
+					late++
+				}
+				o := []outlier.Outcome{
+					outlier.Success, outlier.Failure, outlier.GatewayFailure, outlier.TransportFailure,
+					outlier.TransportFailure, outlier.TransportFailure, outlier.TransportFailure + 1,
+				}[d.below(7)]
+				c.Record(now*ms, &held[x.host], x.start*ms, o, -1)
+				naive[x.host].result(now, x.start, o, hosts == 1)
+				continue
+			}
+			c.Poll(now * ms)
+			for ch, ok := c.Pop(); ok; ch, ok = c.Pop() {
+				if ch.Kind == outlier.Ejected {
+					reported[ch.Host.Index]++
+				}
+			}
+		}
+		total := 0
+		for i := range naive {
+			total += naive[i].ejections
+		}
+		switch {
+		case hosts == 1:
+			require.Zero(t, total, "a sole host is left alone")
+		case ops >= 3000:
+			require.Greater(t, min(total, late), 20, "ejections %d, late %d", total, late)
+		}
+	}
+}
+
 // eventLog is the hash of everything a drawn workload decided: picks and events.
 func eventLog(t *testing.T, p balancer.Policy, seed uint64, ops int) string {
 	r := newRig(t, balancer.Config{
@@ -1752,6 +2001,13 @@ func TestG14ReplayGolden(t *testing.T) {
 		first := eventLog(t, p, seed, opsOf(t, 3000))
 		require.Equal(t, first, eventLog(t, p, seed, opsOf(t, 3000)), name)
 		require.NotEqual(t, first, eventLog(t, p, seed+2, opsOf(t, 3000)), name)
+	}
+	golden := map[string]string{
+		"round_robin": "GOLDEN", "weighted_round_robin": "GOLDEN", "random": "GOLDEN", "least_conn": "GOLDEN",
+		"two_random": "GOLDEN", "p2c_ewma": "GOLDEN", "hash": "GOLDEN",
+	}
+	for name, p := range policies() {
+		require.Equal(t, golden[name], eventLog(t, p, 7, 3000), name)
 	}
 }
 
