@@ -182,7 +182,10 @@ const maxNames = 1 << 16
 
 // name reads a string that will come again.
 func (c *cursor) name(what string) string {
-	b := c.text(what)
+	return c.intern(c.text(what))
+}
+
+func (c *cursor) intern(b []byte) string {
 	if s, ok := c.names[string(b)]; ok {
 		return s
 	}
@@ -314,7 +317,29 @@ func (c *cursor) key(first bool) string {
 	if !first {
 		c.need(',')
 	}
-	k := c.name("a key")
+	k := ""
+	switch b := c.text("a key"); string(b) {
+	case "t": // the usual ones, without making a string
+		k = "t"
+	case "in":
+		k = "in"
+	case "ev":
+		k = "ev"
+	case "r":
+		k = "r"
+	case "b":
+		k = "b"
+	case "try":
+		k = "try"
+	case "out":
+		k = "out"
+	case "lat":
+		k = "lat"
+	case "hash":
+		k = "hash"
+	default:
+		k = c.intern(b)
+	}
 	c.need(':')
 	if c.msg == "" && k == "" {
 		c.fail("an empty key")

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestRun(t *testing.T) {
+	var out strings.Builder
+	file := filepath.Join(t.TempDir(), "incident.jsonl")
+	require.NoError(t, run(&out, options{file: file, phase: 200 * time.Millisecond, workers: 3}), out.String())
+	require.Contains(t, out.String(), "verified")
+	require.Contains(t, out.String(), "  ejected    e")
+}
+
+// A file in which one decision is not what was decided does not pass.
+func TestCheckFails(t *testing.T) {
+	var out strings.Builder
+	file := filepath.Join(t.TempDir(), "incident.jsonl")
+	require.NoError(t, run(&out, options{file: file, phase: 50 * time.Millisecond, workers: 1}), out.String())
+	b, err := os.ReadFile(file)
+	require.NoError(t, err)
+	s := string(b)
+	at := strings.LastIndex(s, `"ev":"pick"`)
+	require.Positive(t, at)
+	s = s[:at] + strings.Replace(s[at:], `"b":"`, `"b":"x`, 1)
+	require.NoError(t, os.WriteFile(file, []byte(s), 0o600))
+	require.ErrorContains(t, check(&out, file), "diverges at line")
+}
