@@ -345,11 +345,15 @@ func TestNilFunctions(t *testing.T) {
 func TestSystem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clock.System()
+		// Not part of the interfaces: an owner that only measures may ask for it.
+		since, ok := c.(interface{ Since(time.Time) time.Duration })
+		require.True(t, ok)
 		start := time.Now()
 		for _, d := range []time.Duration{0, 1, s - 1, s, 3 * s, time.Hour, 1} {
 			time.Sleep(d)
 			require.True(t, time.Now().Equal(c.Now()))
 			require.Equal(t, time.Since(start), c.Now().Sub(start))
+			require.Equal(t, time.Since(start), since.Since(start))
 		}
 		var at time.Time
 		c.AfterFunc(5*s, func() { at = c.Now() })

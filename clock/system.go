@@ -55,11 +55,11 @@ func (s *system) Now() time.Time {
 	return base.Add(since)
 }
 
-// AfterFunc calls f on its own goroutine after d.
 // Since returns the time that has passed since t, which this clock has returned.
 // It is Now().Sub(t) at the cost of one reading of the monotonic clock.
 func (s *system) Since(t time.Time) time.Duration { return time.Since(t) }
 
+// AfterFunc calls f on its own goroutine after d.
 func (s *system) AfterFunc(d time.Duration, f func()) Timer {
 	return time.AfterFunc(d, orNothing(f))
 }
