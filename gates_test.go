@@ -1732,14 +1732,14 @@ type windowCall struct{ id, period int }
 // failures themselves, in milliseconds: 5 in 30 s open it for 30 s, then one trial
 // at a time, lost after 7 s, until two have passed.
 type windowModel struct {
-	state           breaker.State
-	period          int     // a result counts in the period of its call only
-	failures        []int64 // of this period, never pruned
-	until           int64   // end of the open period
-	trial, passes   int     // trial is the call that is out, or 0
-	trialAt         int64
-	calls           int
-	stats           breaker.Stats
+	state         breaker.State
+	period        int     // a result counts in the period of its call only
+	failures      []int64 // of this period, never pruned
+	until         int64   // end of the open period
+	trial, passes int     // trial is the call that is out, or 0
+	trialAt       int64
+	calls         int
+	stats         breaker.Stats
 }
 
 func (m *windowModel) enter(s breaker.State) {
@@ -1832,6 +1832,9 @@ func TestG8WindowBreaker(t *testing.T) {
 		require.Equal(t, m.young(now), b.Counts(at).WindowFailures, "step %d", step)
 		if m.young(now) < len(m.failures) {
 			aged++
+		}
+		for b.Changed() {
+			b.Pop()
 		}
 		switch d.below(8) {
 		case 0:
