@@ -355,7 +355,12 @@ func (c *Core) RestoreState(b []byte, now int64) (rest []byte, err error) {
 		return nil, fmt.Errorf("%w: a run of %d while %v, want < %d", ErrState, run, state, limit)
 	case n.latest > now:
 		return nil, fmt.Errorf("%w: the latest instant is after the save", ErrState)
-	case n.flying && (n.began > n.latest || n.deadline < n.began || n.deadline <= n.latest || n.id == 0):
+	case n.next != math.MaxInt64 && n.next > addSat(n.latest, n.interval):
+		return nil, fmt.Errorf("%w: a grid point at %d, latest %d", ErrState, n.next, n.latest)
+	case n.flying && (n.began > n.latest || n.id == 0):
+		return nil, fmt.Errorf("%w: probe %d begun at %d, latest %d", ErrState, n.id, n.began, n.latest)
+	case flags&(flagFlying|flagOpen) == flagFlying &&
+		(n.deadline <= n.latest || uint64(n.deadline)-uint64(n.began) > uint64(n.timeout)):
 		return nil, fmt.Errorf("%w: a probe from %d to %d, latest %d", ErrState, n.began, n.deadline, n.latest)
 	}
 	n.run = int(run)

@@ -1,6 +1,7 @@
 package health_test
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -64,11 +65,19 @@ func FuzzHealthOps(f *testing.F) {
 				m.move(now)
 				core.Poll(now)
 			case 5:
-				// Arbitrary bytes restore to something usable, or to an error.
+				// Arbitrary bytes restore to an error, or to something usable:
+				// it can be saved again, and probes within its times or never.
 				bad := core.AppendState(nil, now)
 				bad[int(arg)%len(bad)] ^= 1 << (arg % 8)
 				other := health.NewCore(cfg, now)
 				if _, err := other.RestoreState(bad, now); err == nil {
+					saved := other.AppendState(nil, now)
+					if _, err := other.RestoreState(saved, now); err != nil {
+						t.Fatalf("%x became %x: %v", bad, saved, err)
+					}
+					if next := other.NextProbe(); next != math.MaxInt64 && next > now+16+32 {
+						t.Fatalf("%x: next probe at %d, now %d", bad, next, now)
+					}
 					other.Begin(now)
 					other.Poll(other.NextProbe())
 				}

@@ -210,6 +210,17 @@ func TestRows(t *testing.T) {
 			{From: health.Unhealthy, To: health.Healthy, At: begins[9], Last: health.Passed, Run: 1},
 		}, changes)
 	})
+
+	t.Run("R-HL-09", func(t *testing.T) {
+		// Dead from 1 s, alive again from 41 s.
+		_, changes, begins := script(t, rustunnel, "PFFFFP")
+		require.Equal(t, 50_000*ms, begins[5])
+		require.Equal(t, []health.Change{
+			{From: health.Unknown, To: health.Healthy, At: 0, Last: health.Passed, Run: 1},
+			{From: health.Healthy, To: health.Unhealthy, At: 30_000 * ms, Last: health.Failed, Run: 3},
+			{From: health.Unhealthy, To: health.Healthy, At: 50_000 * ms, Last: health.Passed, Run: 1},
+		}, changes)
+	})
 }
 
 func TestTraps(t *testing.T) {
@@ -307,6 +318,15 @@ func TestEndsOfTime(t *testing.T) {
 	saved := core.AppendState(nil, end)
 	other := health.NewCore(forever, 0)
 	_, err := other.RestoreState(saved, end)
+	require.NoError(t, err)
+	require.Equal(t, saved, other.AppendState(nil, end))
+
+	// A probe in flight at the very end, without a deadline.
+	core = health.NewCore(forever, 5)
+	_, _, _, _ = core.Begin(5)
+	core.Poll(end)
+	saved = core.AppendState(nil, end)
+	_, err = other.RestoreState(saved, end)
 	require.NoError(t, err)
 	require.Equal(t, saved, other.AppendState(nil, end))
 
@@ -439,6 +459,7 @@ func TestRestoreRefusesWhatItCannotReach(t *testing.T) {
 		{0, 2, "version"}, {1, 3, "state"}, {2, 8, "flags"}, {2, 4, "no deadline of no probe"},
 		{3, 2, "a run that has reached its threshold"}, {4, 0, "probe number zero"}, {7, 2, "latest after the save"},
 		{9, 2, "begun after the save"}, {10, 3, "a deadline that has passed"},
+		{8, 18, "a grid point more than an interval away"}, {10, 8, "a deadline later than the timeout"},
 	} {
 		bad := append([]byte(nil), saved...)
 		bad[c.at] = c.to
