@@ -139,12 +139,13 @@ func (m *model) move(to breaker.State, at int64, rule breaker.Rule) {
 	} else if m.state == breaker.Open {
 		ch.OpenFor = time.Duration(at - m.since)
 	}
-	m.state, m.rule, m.since = to, rule, at
+	m.state, m.rule = to, rule
 	m.era++
 	m.results, m.trials = nil, nil
 	if ch.From == to {
 		return
 	}
+	m.since = at
 	if to == breaker.Open {
 		m.stats.Opened++
 	}

@@ -311,6 +311,30 @@ func TestForce(t *testing.T) {
 	}, rules)
 }
 
+// Force and Release within a state begin no new stay in it: an open period is as
+// long as the breaker was open, and closed is closed for ForgetAfter.
+func TestForceWithinAState(t *testing.T) {
+	x := newScript(t, breaker.Config{ConsecutiveFailures: 1, OpenFor: 10 * time.Second})
+	x.call(0, false)
+	x.c.Force(5*s, breaker.Open)
+	x.c.Release(100 * s)
+	require.Equal(t, []breaker.Change{
+		{At: 0, From: breaker.Closed, To: breaker.Open, Rule: breaker.RuleConsecutive, OpenFor: 10 * time.Second},
+		{At: 100 * s, From: breaker.Open, To: breaker.HalfOpen, Rule: breaker.RuleReleased, OpenFor: 100 * time.Second},
+	}, brief(x.changes()))
+
+	for _, c := range []struct{ trip, second int64 }{{63*s - 1, 2}, {63 * s, 1}} {
+		x = newScript(t, breaker.Config{ConsecutiveFailures: 1, OpenFor: time.Second, OpenGrowth: 2, ForgetAfter: time.Minute})
+		x.reopen(0, 1)
+		x.call(3*s, true) // closed from here on
+		x.c.Force(50*s, breaker.Closed)
+		x.c.Release(55 * s)
+		x.changes()
+		require.Equal(t, c.second == 1, x.c.Idle(c.trip))
+		require.Equal(t, []time.Duration{time.Duration(c.second) * time.Second}, x.reopen(c.trip, 1))
+	}
+}
+
 // A lost trial is reported with the instant at which it was lost, in its place
 // among other changes.
 func TestTrialIsALease(t *testing.T) {

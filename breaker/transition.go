@@ -67,7 +67,8 @@ func (c *Core) open(now int64, rule Rule) {
 
 // move enters a state, or the same one anew: results of calls admitted before no
 // longer count, and every counter starts at zero. Kept are the memory of past
-// openings, the flap window and the totals.
+// openings, the flap window and the totals; since when it has been in a state that
+// it enters anew, too.
 func (c *Core) move(to State, at int64, rule Rule) {
 	x := c.need()
 	ch := Change{From: c.state, To: to, At: at, Rule: rule, Counts: c.count(at)}
@@ -84,8 +85,8 @@ func (c *Core) move(to State, at int64, rule Rule) {
 	c.run, x.passes, x.trials = 0, 0, x.trials[:0]
 	x.fails.clear()
 	x.rates = rates{}
-	x.since = at
 	if ch.From != to {
+		x.since = at
 		if to == Open {
 			x.stats.Opened++
 		}
