@@ -172,4 +172,3 @@ func TestConcurrentRunVerifies(t *testing.T) {
 		})
 	}
 }
-

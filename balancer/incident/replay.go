@@ -17,7 +17,6 @@ var ErrInput = errors.New("incident: an input without its object")
 
 // player feeds lines to a Pool on a clock that is moved by hand.
 type player struct {
-	start     time.Time
 	clk       *clock.Manual
 	pool      *balancer.Pool[balancer.Member]
 	tape      *balancer.Tape
@@ -39,9 +38,13 @@ type leaseID struct {
 // tapeSize is enough for what one input brings; the tape is drained after each.
 const tapeSize = 64
 
+// epoch is when a replay begins on its own clock: decisions do not depend on it,
+// and from here on every time of a file can be reached.
+var epoch = time.Unix(0, 0).UTC()
+
 func newPlayer(h *Header, cfg balancer.Config) (*player, error) {
 	p := &player{
-		start: h.Start, clk: clock.NewManual(h.Start), tape: balancer.NewTape(tapeSize), members: h.Members,
+		clk: clock.NewManual(epoch), tape: balancer.NewTape(tapeSize), members: h.Members,
 		onFailure: cfg.Retry.OnFailure,
 		leases:    map[leaseID]balancer.Lease[balancer.Member]{},
 		tries:     map[uint64]*balancer.Try[balancer.Member]{},
@@ -70,9 +73,21 @@ func newPlayer(h *Header, cfg balancer.Config) (*player, error) {
 	return p, nil
 }
 
+// snapshot is the Pool's, with the times of the file.
+func (p *player) snapshot(h *Header) balancer.Snapshot {
+	s := p.pool.Snapshot()
+	s.At = h.Start.Add(s.At.Sub(epoch))
+	for i := range s.Upstreams {
+		if u := &s.Upstreams[i]; !u.Returns.IsZero() {
+			u.Returns = h.Start.Add(u.Returns.Sub(epoch))
+		}
+	}
+	return s
+}
+
 // feed gives one input to the Pool and appends what its tape says of it.
 func (p *player) feed(l *Line, out []Line) ([]Line, error) {
-	p.clk.Set(p.start.Add(l.At))
+	p.clk.Set(epoch.Add(l.At))
 	if err := p.input(l); err != nil {
 		return out, err
 	}
@@ -161,7 +176,7 @@ func (p *player) forget(request uint64, t *balancer.Try[balancer.Member]) {
 func (p *player) request(l *Line) balancer.Request {
 	req := balancer.Request{ID: l.Request, Key: keyOf(l)}
 	if l.HasDeadline {
-		req.Deadline = p.start.Add(l.Deadline)
+		req.Deadline = epoch.Add(l.Deadline)
 	}
 	return req
 }

@@ -175,7 +175,7 @@ func (v *verifier) agree(l *Line) {
 }
 
 func (v *verifier) diverge(line int, want, got *Line, cause error) error {
-	d := &Divergence{Line: line, Err: cause, Snapshot: v.p.pool.Snapshot()}
+	d := &Divergence{Line: line, Err: cause, Snapshot: v.p.snapshot(&v.r.head)}
 	if v.r.head.Library != Library {
 		d.Library = v.r.head.Library
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/balancer"
 	"github.com/evenkeel-go/evenkeel/balancer/balancerhttp"
 	"github.com/evenkeel-go/evenkeel/balancer/incident"
+	"github.com/evenkeel-go/evenkeel/breaker"
 	"github.com/evenkeel-go/evenkeel/outlier"
 )
 
@@ -73,6 +74,7 @@ func run(out io.Writer, opt options) error {
 			// and soon over.
 			Policy:  balancer.RoundRobin{},
 			Outlier: outlier.Config{Base: opt.phase / 3},
+			Breaker: breaker.Config{ConsecutiveFailures: 10, OpenFor: opt.phase / 3},
 			OnEvent: recorder.OnEvent,
 		},
 	}, urls...)
