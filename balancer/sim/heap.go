@@ -24,14 +24,31 @@ type event struct {
 func (e event) kind() kind { return kind(e.seq & 7) }
 
 // heap is a 4-ary min-heap of events by (at, seq): half as deep as a binary one,
-// and the four children share cache lines.
-type heap []event
+// and the four children share cache lines. Most events schedule another one, so
+// a pop leaves a hole at the root, which the next push fills in one pass down
+// instead of two. The zero heap is empty.
+type heap struct {
+	q    []event
+	hole bool // q[0] has been popped
+}
 
 func before(a, b *event) bool { return a.at < b.at || a.at == b.at && a.seq < b.seq }
 
+func (h *heap) len() int {
+	if h.hole {
+		return len(h.q) - 1
+	}
+	return len(h.q)
+}
+
 func (h *heap) push(e event) {
-	*h = append(*h, e)
-	q := *h
+	if h.hole {
+		h.hole = false
+		h.down(e)
+		return
+	}
+	h.q = append(h.q, e)
+	q := h.q
 	i := len(q) - 1
 	for i > 0 {
 		up := (i - 1) / 4
@@ -44,32 +61,38 @@ func (h *heap) push(e event) {
 	q[i] = e
 }
 
+// pop takes the first event. The heap must not be empty.
 func (h *heap) pop() event {
-	q := *h
-	top, last := q[0], q[len(q)-1]
-	q = q[:len(q)-1]
-	*h = q
-	if len(q) == 0 {
-		return top
+	if h.hole {
+		last := h.q[len(h.q)-1]
+		h.q = h.q[:len(h.q)-1]
+		h.down(last)
 	}
+	h.hole = true
+	return h.q[0]
+}
+
+// down puts e into the free root and moves it to where it belongs.
+func (h *heap) down(e event) {
+	q := h.q
 	i := 0
 	for {
 		first := 4*i + 1
 		if first >= len(q) {
 			break
 		}
-		least := first
-		for c := first + 1; c < min(first+4, len(q)); c++ {
-			if before(&q[c], &q[least]) {
+		kids := q[first:min(first+4, len(q))]
+		least := 0
+		for c := 1; c < len(kids); c++ {
+			if before(&kids[c], &kids[least]) {
 				least = c
 			}
 		}
-		if !before(&q[least], &last) {
+		if !before(&kids[least], &e) {
 			break
 		}
-		q[i] = q[least]
-		i = least
+		q[i] = kids[least]
+		i = first + least
 	}
-	q[i] = last
-	return top
+	q[i] = e
 }

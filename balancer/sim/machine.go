@@ -249,7 +249,7 @@ func (m *machine) number() uint64 {
 // step makes the next event happen. It returns false when the run is over: no
 // more requests arrive and none is under way, or none that can still end.
 func (m *machine) step() bool {
-	if len(m.events) == 0 || m.now >= m.endAt && m.open == 0 {
+	if m.events.len() == 0 || m.now >= m.endAt && m.open == 0 {
 		return false
 	}
 	e := m.events.pop()
@@ -279,7 +279,7 @@ func (m *machine) step() bool {
 // sync moves the Pools' clock to the present.
 func (m *machine) sync() {
 	if m.clkAt != m.now {
-		m.clk.AdvanceTo(m.start.Add(time.Duration(m.now)))
+		m.clk.Advance(time.Duration(m.now - m.clkAt))
 		m.clkAt = m.now
 	}
 }
