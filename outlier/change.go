@@ -122,7 +122,19 @@ type changes struct {
 }
 
 // push appends c.
-func (q *changes) push(c Change) { q.list = append(q.list, c) }
+func (q *changes) push(c Change) {
+	// Moving down before growing keeps the storage at twice the most that waited,
+	// even if the queue is never quite empty.
+	if q.head > len(q.list)/2 && len(q.list) == cap(q.list) {
+		n := copy(q.list, q.list[q.head:])
+		clear(q.list[n:])
+		q.list, q.head = q.list[:n], 0
+	}
+	q.list = append(q.list, c)
+}
+
+// waiting returns what no one has popped yet.
+func (q *changes) waiting() []Change { return q.list[q.head:] }
 
 // pop removes the oldest change. The storage is reused once the queue is empty.
 func (q *changes) pop() (Change, bool) {

@@ -90,7 +90,8 @@ func (c *Core) countAt(now int64, h *Host) int32 {
 
 // nextCount returns the factor of an ejection of h that begins at at.
 func (c *Core) nextCount(at int64, h *Host) int32 {
-	return min(c.countAt(at, h)+1, c.set.maxCount)
+	// In 64 bits: a restored count may be the largest that there is.
+	return int32(min(int64(c.countAt(at, h))+1, int64(c.set.maxCount)))
 }
 
 // term returns how long the ejection of the running verdict on h lasts:

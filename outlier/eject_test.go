@@ -397,6 +397,32 @@ func TestEqualHosts(t *testing.T) {
 	}
 }
 
+// TestQueueIsReused: an owner that is always a change behind does not make the
+// queue grow, and gets every change in order.
+func TestQueueIsReused(t *testing.T) {
+	r := newRig(t, 1, 3, outlier.Config{Consecutive: 1, Base: 1, Max: 1})
+	at, popped := int64(0), 0
+	for range 5000 {
+		r.c.Record(at, r.hosts[0], at, failure, -1)
+		at++
+		r.c.Poll(at)
+		for range 2 {
+			if popped++; popped == 1 {
+				continue // falls one behind
+			}
+			ch, ok := r.c.Pop()
+			require.True(t, ok)
+			want := outlier.Ejected
+			if popped%2 == 1 {
+				want = outlier.Returned
+			}
+			require.Equal(t, want, ch.Kind)
+			require.Equal(t, int64(popped-1)/2, ch.At)
+		}
+	}
+	require.Less(t, outlier.Waiting(r.c), 64)
+}
+
 func TestNames(t *testing.T) {
 	require.Equal(t, "would eject", outlier.WouldEject.String())
 	require.Equal(t, "latency", outlier.RuleLatency.String())

@@ -14,3 +14,9 @@ func Settings(c Config) any {
 
 // BaselineOf is what the score of h is compared with.
 func BaselineOf(c *Core, h *Host) (int64, bool) { return c.baseline(h) }
+
+// SetCount gives h a count that no run of a test reaches.
+func SetCount(h *Host, n int32) { h.count = n }
+
+// Waiting returns how many changes the queue of c has room for.
+func Waiting(c *Core) int { return cap(c.queue.list) }

@@ -60,11 +60,11 @@ func (c *Core) sweep(at int64) {
 	objected := slices.DeleteFunc(found, func(f finding) bool { return f.rules == 0 })
 	// Stable: hosts that did equally badly keep the order of their Index.
 	slices.SortStableFunc(objected, func(a, b finding) int { return cmp.Compare(a.rate, b.rate) })
-	mark := len(c.queue.list)
+	mark := len(c.queue.waiting())
 	for _, f := range objected {
 		c.sentence(at, f)
 	}
-	slices.SortStableFunc(c.queue.list[mark:], func(a, b Change) int { return byIndex(a.Host, b.Host) })
+	slices.SortStableFunc(c.queue.waiting()[mark:], func(a, b Change) int { return byIndex(a.Host, b.Host) })
 	clear(found) // hosts may be removed and collected
 	c.scratch = found[:0]
 }

@@ -160,6 +160,21 @@ func TestRestoreRefuses(t *testing.T) {
 	require.Equal(t, 1, into.c.EjectedCount())
 }
 
+// TestRestoreCount: the greatest count that a saved state may hold is not passed,
+// as it would be refused the next time.
+func TestRestoreCount(t *testing.T) {
+	r := newRig(t, 1, 2, outlier.Config{Base: 1, Max: math.MaxInt64, Forgive: -1})
+	outlier.SetCount(r.hosts[0], math.MaxInt32)
+	for range 2 {
+		saved := r.c.AppendState(nil, 0, r.hosts)
+		_, err := r.c.RestoreState(saved, 0, r.hosts)
+		require.NoError(t, err)
+		require.Equal(t, math.MaxInt32, r.c.Count(0, r.hosts[0]))
+		r.rec(0, 0, failure, failure, failure, failure, failure)
+		require.Equal(t, int64(math.MaxInt32), r.hosts[0].Until())
+	}
+}
+
 // TestRestoreFar: times at the ends of the range saturate rather than wrap.
 func TestRestoreFar(t *testing.T) {
 	r := newRig(t, 1, 2, outlier.Config{})
