@@ -410,6 +410,9 @@ func (m *poolModel) check() {
 		}
 		m.fatalf("events from number %d on:\n%v\nwant\n%v", n+1, m.events[n:], m.want[n:])
 	}
+	if err := m.pool.Check(); err != nil {
+		m.fatalf("%v", err)
+	}
 	now := max(m.now, m.clk.Now().UnixNano())
 	s := m.pool.Snapshot()
 	full, spare, good := false, false, false
