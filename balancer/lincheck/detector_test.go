@@ -49,15 +49,17 @@ func (in detectorIn) String() string {
 // detectorOut is the answer of any method.
 type detectorOut struct {
 	handle handle
-	ok     bool
+	ok     bool // ejected
 	count  int
+	streak int
+	until  int64
 }
 
 func (out detectorOut) String() string {
 	if out.handle != nil {
 		return fmt.Sprintf("%p", out.handle)
 	}
-	return fmt.Sprintf("%v %d", out.ok, out.count)
+	return fmt.Sprintf("%v %d streak %d until %d", out.ok, out.count, out.streak, out.until)
 }
 
 type detectorHost struct {
@@ -143,6 +145,14 @@ func detectorModel(s detectorState, in detectorIn, out detectorOut) (detectorSta
 	case "Ejected":
 		want.ok = known && h.out
 		next = s
+	case "Status":
+		if known {
+			want.ok, want.count, want.streak = h.out, int(h.count), h.streak
+			if h.out {
+				want.until = h.until
+			}
+		}
+		next = s
 	case "EjectedCount":
 		// As of the latest input: it is not told the time.
 		_, want.count = s.tally()
@@ -181,6 +191,11 @@ func (d realDetector) do(in detectorIn) (out detectorOut) {
 		h.Record(now, at(in.start), outlier.Failure, -1)
 	case "Ejected":
 		out.ok = h.Ejected(now)
+	case "Status":
+		s := h.Status(now)
+		if out.ok, out.count, out.streak = s.Ejected, s.Count, s.Streak; out.ok {
+			out.until = int64(s.Until.Sub(base))
+		}
 	case "EjectedCount":
 		out.count = d.EjectedCount()
 	case "UsableCount":
@@ -253,7 +268,8 @@ func (d *cappedDetector) do(in detectorIn) (out detectorOut) {
 }
 
 // detectorHistory lets each client add hosts and use the handles that it got,
-// now and then also one that it has removed.
+// now and then also one that it has removed. Status shows much of the state; with
+// few such answers the checker has too many orders to think of.
 func detectorHistory(how schedule, d detector, free, held []string) []porcupine.Operation {
 	var handles, gone [clients][members]handle // each row belongs to one client
 	return how.run(func(c *client) {
@@ -287,7 +303,7 @@ func TestDetector(t *testing.T) {
 	t.Run("linearizable", func(t *testing.T) {
 		right(t, 7, m, func(how schedule) []porcupine.Operation {
 			return detectorHistory(how, newDetector(), []string{"Add"}, []string{"Failure", "Failure", "Failure", "Failure",
-				"Failure", "Success", "Remove", "Ejected", "Ejected", "EjectedCount", "UsableCount"})
+				"Failure", "Success", "Remove", "Ejected", "Status", "Status", "Status", "EjectedCount", "UsableCount"})
 		})
 	})
 	t.Run("a cap beside the lock is seen", func(t *testing.T) {

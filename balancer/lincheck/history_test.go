@@ -3,6 +3,7 @@ package lincheck_test
 import (
 	"flag"
 	"fmt"
+	"hash/maphash"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -18,9 +19,9 @@ import (
 )
 
 const (
-	clients  = 6  // goroutines of a history
-	calls    = 50 // of each of them
-	patience = 10 * time.Second
+	clients  = 6               // goroutines of a history
+	calls    = 50              // of each of them
+	patience = 2 * time.Second // for one history
 )
 
 // base is instant 0 of every history.
@@ -109,8 +110,10 @@ func (how schedule) run(step func(c *client)) []porcupine.Operation {
 
 // model makes a porcupine model of a step function with types.
 func model[S comparable, I, O any](initial S, step func(S, I, O) (S, bool)) porcupine.Model {
+	key := maphash.MakeSeed()
 	return porcupine.Model{
 		Init: func() any { return initial },
+		Hash: func(state any) uint64 { return maphash.Comparable(key, state.(S)) },
 		Step: func(state, in, out any) (bool, any) {
 			s, ok := step(state.(S), in.(I), out.(O))
 			return ok, s
@@ -120,7 +123,9 @@ func model[S comparable, I, O any](initial S, step func(S, I, O) (S, bool)) porc
 	}
 }
 
-// right takes histories of a type and wants every one to be linearizable.
+// right takes histories of a type and wants every one to be linearizable. To
+// decide takes a time that is exponential in what overlaps, so a few may stay
+// undecided.
 func right(t *testing.T, def uint64, m porcupine.Model, take func(schedule) []porcupine.Operation) {
 	t.Helper()
 	seed, _ := seedOf(t, def)
@@ -138,9 +143,10 @@ func right(t *testing.T, def uint64, m porcupine.Model, take func(schedule) []po
 			undecided++
 		}
 	}
-	t.Logf("%d histories of %d calls, each of which overlaps with %.1f others", rounds, clients*calls, float64(overlap)/float64(rounds*clients*calls))
+	t.Logf("%d histories of %d calls, each of which overlaps with %.1f others; %d undecided",
+		rounds, clients*calls, float64(overlap)/float64(rounds*clients*calls), undecided)
 	switch {
-	case undecided > 0:
+	case 10*undecided > rounds:
 		t.Errorf("%d of %d histories were not decided in %v each", undecided, rounds, patience)
 	case overlap == 0 && rounds > 1:
 		t.Errorf("no two calls overlapped, so nothing was checked")
@@ -152,7 +158,7 @@ func right(t *testing.T, def uint64, m porcupine.Model, take func(schedule) []po
 func wrong(t *testing.T, def uint64, m porcupine.Model, take func(schedule) []porcupine.Operation) {
 	t.Helper()
 	seed, _ := seedOf(t, def)
-	const tries = 200
+	const tries = 100
 	for i := range uint64(20) {
 		ops := take(schedule{seed: seed + i, calls: calls, serial: true})
 		if porcupine.CheckOperationsTimeout(m, ops, patience) != porcupine.Ok {
@@ -162,7 +168,7 @@ func wrong(t *testing.T, def uint64, m porcupine.Model, take func(schedule) []po
 	for i := range uint64(tries) {
 		// Short ones: to be sure that nothing explains a history takes long.
 		ops := take(schedule{seed: seed + i, calls: 10})
-		if porcupine.CheckOperationsTimeout(m, ops, time.Second) == porcupine.Illegal {
+		if porcupine.CheckOperationsTimeout(m, ops, patience) == porcupine.Illegal {
 			t.Logf("found out by history %d", i)
 			return
 		}
