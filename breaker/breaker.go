@@ -44,10 +44,10 @@ var (
 	ErrTrialsFull = errors.New("breaker: all trials out")
 )
 
-// RejectedError is the error of a call that was not admitted. All rejections of
-// one open period share one, so that a rejection allocates nothing: it must not
-// be modified. It matches [ErrRejected], and [ErrOpen] or [ErrTrialsFull]. Safe
-// for concurrent use.
+// RejectedError is the error of a call that was not admitted. Rejections that say
+// the same share one, so that a rejection allocates nothing: it must not be
+// modified. It matches [ErrRejected], and [ErrOpen] or [ErrTrialsFull]. The zero
+// RejectedError is not a valid one. Safe for concurrent use.
 type RejectedError struct {
 	// State is Open or HalfOpen.
 	State State
@@ -55,6 +55,8 @@ type RejectedError struct {
 	Reason Reason
 	// Rule is what brought the breaker into this state.
 	Rule Rule
+	// Since is when the breaker entered this state.
+	Since time.Time
 	// Until is from when on a call can be admitted: the end of the open period,
 	// or with all trial slots taken the end of the oldest lease. It is the zero
 	// Time if there is no such time.
@@ -87,11 +89,15 @@ func (e *RejectedError) Is(target error) bool {
 }
 
 // TimeLeft returns the time from now to Until, such as for a Retry-After header;
-// 0 if Until has passed, and the largest Duration if it is the zero Time. Safe
-// for concurrent use.
+// 0 if Until has passed, and the largest Duration if it is the zero Time. A clock
+// that has stepped back makes it no longer: a now before Since counts as Since.
+// Safe for concurrent use.
 func (e *RejectedError) TimeLeft(now time.Time) time.Duration {
 	if e.Until.IsZero() {
 		return math.MaxInt64
+	}
+	if now.Before(e.Since) {
+		now = e.Since
 	}
 	return max(0, e.Until.Sub(now))
 }
@@ -128,7 +134,8 @@ func New(cfg Config) *Breaker {
 // Allow asks to make a call at now. Either the call may go ahead, and the Permit
 // must be settled with [Permit.Done] or [Permit.Cancel]; or the error is a
 // [*RejectedError], and the Permit is the zero Permit. Allocates nothing, but for
-// the error once per open period. Safe for concurrent use.
+// one error per open period, and in half-open one per trial that is the oldest out
+// while all slots are taken. Safe for concurrent use.
 func (b *Breaker) Allow(now time.Time) (Permit, error) {
 	b.mu.Lock()
 	t, why := b.core.Allow(b.input(now))
@@ -149,7 +156,7 @@ func (b *Breaker) reject(why Reason) *RejectedError {
 	if e := b.rejected; e != nil && b.until == until && b.era == b.core.era {
 		return e
 	}
-	e := &RejectedError{State: b.core.state, Reason: why, Rule: b.core.why}
+	e := &RejectedError{State: b.core.state, Reason: why, Rule: b.core.why, Since: b.base.Add(time.Duration(b.core.x.since))}
 	if until != math.MaxInt64 {
 		e.Until = b.base.Add(time.Duration(until))
 	}

@@ -115,7 +115,7 @@ type Config struct {
 	// OpenJitter shortens each open period by a random share between nothing and
 	// this much, so that a fleet does not come back in step. The draw is keyed by
 	// the seed and the number of the opening.
-	// If zero, none: periods are exact. Otherwise up to 1.
+	// If zero, none: periods are exact. Otherwise from 0.000001 to 1.
 	OpenJitter float64
 
 	// ForgetAfter is how long the breaker must have been closed for a trip to
@@ -184,8 +184,8 @@ func (e *ConfigError) Error() string {
 // Unwrap returns [ErrConfig]. Safe for concurrent use.
 func (e *ConfigError) Unwrap() error { return ErrConfig }
 
-// Validate returns nil, or a [*ConfigError] for the first field that is out of
-// range, in the order in which they are declared. Safe for concurrent use.
+// Validate returns nil, or a [*ConfigError] for one field that is out of range;
+// which one, where there are several, is unspecified. Safe for concurrent use.
 func (c Config) Validate() error {
 	for _, f := range [...]struct {
 		name     string

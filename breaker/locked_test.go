@@ -76,7 +76,7 @@ func TestRejectedError(t *testing.T) {
 	var rej *breaker.RejectedError
 	require.ErrorAs(t, fmt.Errorf("host a: %w", err), &rej)
 	require.Equal(t, breaker.RejectedError{
-		State: breaker.Open, Reason: breaker.Opened, Rule: breaker.RuleConsecutive, Until: sec(10),
+		State: breaker.Open, Reason: breaker.Opened, Rule: breaker.RuleConsecutive, Since: sec(0), Until: sec(10),
 	}, *rej)
 	require.Equal(t, 9*time.Second, rej.TimeLeft(sec(1)))
 	require.Zero(t, rej.TimeLeft(sec(11)))
@@ -91,7 +91,7 @@ func TestRejectedError(t *testing.T) {
 	require.ErrorIs(t, err, breaker.ErrTrialsFull)
 	require.NotErrorIs(t, err, breaker.ErrOpen)
 	require.Equal(t, breaker.RejectedError{
-		State: breaker.HalfOpen, Reason: breaker.TrialsFull, Rule: breaker.RuleTimer, Until: sec(40),
+		State: breaker.HalfOpen, Reason: breaker.TrialsFull, Rule: breaker.RuleTimer, Since: sec(10), Until: sec(40),
 	}, *rej)
 
 	require.True(t, p.Done(sec(12), false))

@@ -110,10 +110,11 @@ func (c *Core) Stats() Stats {
 // Idle reports whether the core remembers nothing at now that could make a
 // difference: it is closed by its own rules, has no run of failures, no result or
 // transition inside a window, no past opening that lengthens the next one, and
-// no change that waits for Pop or for the next input. An owner of many breakers may drop such a one,
-// once no call that it admitted is out, and use a Fresh one when the key
-// returns; only the totals and the place in the sequence of jitter draws are
-// lost. An open breaker is never idle. Not safe for concurrent use with inputs.
+// no change that waits for Pop or for the next input. An owner of many breakers
+// may drop such a one, once no call that it admitted is out, and use a Fresh one
+// when the key returns; only the totals and the place in the sequence of jitter
+// draws are lost. An open breaker is never idle. Not safe for concurrent use with
+// inputs.
 func (c *Core) Idle(now int64) bool {
 	now = max(now, c.latest)
 	if c.mode == off {

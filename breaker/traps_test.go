@@ -315,6 +315,8 @@ func TestTraps(t *testing.T) {
 			var rej *breaker.RejectedError
 			require.ErrorAs(t, err, &rej)
 			require.Equal(t, sec(110), rej.Until)
+			require.Equal(t, 10*time.Second, rej.TimeLeft(sec(40)), "no longer than it was open for")
+			require.Equal(t, 9*time.Second, rej.TimeLeft(sec(101)))
 			require.Equal(t, breaker.Open, b.State(sec(40)))
 		}
 		require.False(t, b.Ready(sec(110).Add(-1)))
