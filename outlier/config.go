@@ -45,7 +45,7 @@ type Config struct {
 
 	// Consecutive is how many failures of any kind in a row eject a host at
 	// once. A success starts the run again. If zero, 5. If negative, the rule
-	// is off.
+	// is off. At most 2^31-1, as every number below that names no other bound.
 	Consecutive int
 
 	// ConsecutiveGateway is how many [GatewayFailure] or [TransportFailure]
@@ -61,7 +61,7 @@ type Config struct {
 	// Enforce is the percentage of verdicts of the consecutive rules, and of
 	// probation, that eject; the others are reported as [WouldEject]. Each
 	// verdict is drawn by (seed, host key, number of the verdict). If zero, 100.
-	// If negative, none.
+	// If negative, none. At most 100.
 	Enforce int
 
 	// SuccessRate compares each host's success rate with the others' once per
@@ -86,7 +86,7 @@ type Config struct {
 
 	// Max bounds Base times n, before Jitter. The count n stops growing where the
 	// bound is reached, so that forgiveness is felt at once. If zero, 300 s or
-	// Base, whichever is longer.
+	// Base, whichever is longer. Otherwise at least Base.
 	Max time.Duration
 
 	// Jitter is the longest time added to an ejection, drawn uniformly from
@@ -100,7 +100,7 @@ type Config struct {
 
 	// MaxEjectedPercent bounds the share of usable hosts that are out, tested as
 	// it would be after the ejection: 100 x (ejected+1) <= MaxEjectedPercent x
-	// usable. If zero, 50.
+	// usable. If zero, 50. At most 100. To eject nobody set Off or Shadow.
 	MaxEjectedPercent int
 
 	// EjectOne lets one host be ejected where MaxEjectedPercent of a small pool
@@ -114,14 +114,14 @@ type Config struct {
 	Return ReturnMode
 
 	// RampFrom is the weight, in thousandths, of a host that has just returned
-	// under [Ramp]. If zero, 250.
+	// under [Ramp]. If zero, 250. At most 1000, which is no ramp.
 	RampFrom int
 
 	// RampStep is the time between two steps of a ramp. If zero, 1 s.
 	RampStep time.Duration
 
 	// RampGrowth is the factor of one step of a ramp, in thousandths. If zero,
-	// 2000: the weight doubles.
+	// 2000: the weight doubles. Otherwise from 1100 to 1000000.
 	RampGrowth int
 
 	// ProbeEnds lets a successful active probe end an ejection early; see
@@ -142,6 +142,7 @@ type SuccessRate struct {
 	On bool
 
 	// Factor is the number of standard deviations, in thousandths. If zero, 1900.
+	// At most 1000000.
 	Factor int
 
 	// MinHosts is how many hosts need MinRequests results for a verdict on any
@@ -158,13 +159,13 @@ type SuccessRate struct {
 
 	// Tolerate is the success rate, in thousandths, from which a host is never
 	// an outlier, however good the others are. If zero, 950. If negative, no
-	// rate is too good.
+	// rate is too good. At most 1000.
 	Tolerate int
 
 	// Dead is the success rate, in thousandths, up to which a host is an outlier
 	// whatever the standard deviation says, if it is also below half of the mean
 	// (so equal hosts are never outliers). If zero, 100. If negative, the rule
-	// is the bare mean - Factor x stdev.
+	// is the bare mean - Factor x stdev. At most 1000.
 	Dead int
 
 	// Enforce is as [Config.Enforce], for this rule. If zero, 100. If negative,
@@ -185,7 +186,7 @@ type FailurePercentage struct {
 	Inline bool
 
 	// Threshold is the percentage of failures from which a host is an outlier.
-	// If zero, 85.
+	// If zero, 85. At most 100.
 	Threshold int
 
 	// MinHosts is how many hosts need MinRequests results for a verdict on any
@@ -211,12 +212,12 @@ type Latency struct {
 	// On switches the rule on.
 	On bool
 
-	// Alpha is the weight of a new sample, in thousandths, at most 1000. If
-	// zero, 250.
+	// Alpha is the weight of a new sample, in thousandths. If zero, 250. At most
+	// 1000: the score is the last sample.
 	Alpha int
 
 	// Factor is the multiple of the baseline above which a host is slow, in
-	// thousandths, above 1000. If zero, 3000.
+	// thousandths. If zero, 3000. Otherwise from 1001 to 1000000.
 	Factor int
 
 	// Window is how long a host must have been slow. If zero, 2 s.

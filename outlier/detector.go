@@ -75,10 +75,10 @@ func New(cfg Config, seed uint64) *Detector {
 }
 
 // Observe makes f the observer of every event that is delivered from now on, or
-// nobody if f is nil. Without an observer events are dropped. Events are delivered in order, one at a time, with no lock
-// held, by whichever goroutine is at it - possibly after the call that caused
-// them has returned. f may call the Detector; a panic in f is recovered and
-// counted, and the next events are delivered.
+// nobody if f is nil. Without an observer events are dropped. Events are delivered
+// in order, one at a time, with no lock held, by whichever goroutine is at it -
+// possibly after the call that caused them has returned. f may call the Detector;
+// a panic in f is recovered and counted, and the next events are delivered.
 func (d *Detector) Observe(f func(Event)) {
 	d.mu.Lock()
 	d.notify = f

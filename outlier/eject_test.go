@@ -348,6 +348,24 @@ func TestNextChange(t *testing.T) {
 	}
 }
 
+// TestUsableMovesNoEjection: whether a host can serve and whether it is ejected are
+// two questions; an answer to one does not change that to the other.
+func TestUsableMovesNoEjection(t *testing.T) {
+	r := newRig(t, sec, 3, outlier.Config{})
+	r.mixed(0, 0, 0, 5)
+	for _, can := range []bool{false, false, true} {
+		r.c.SetUsable(1*sec, r.hosts[0], can)
+		r.want(1, 0)
+		require.Equal(t, 30*sec, r.hosts[0].Until())
+	}
+	r.c.SetUsable(2*sec, r.hosts[0], false)
+	r.want(29, 0)
+	r.want(30)
+	require.Equal(t, 2, r.c.UsableCount(), "its ejection ended; it is still down")
+	r.c.SetUsable(31*sec, r.hosts[1], false)
+	r.want(31)
+}
+
 // TestMembership: adding twice, results of strangers.
 func TestMembership(t *testing.T) {
 	r := newRig(t, sec, 2, outlier.Config{})

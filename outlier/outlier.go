@@ -103,7 +103,9 @@ func NewCore(cfg Config, seed uint64) *Core {
 
 // Add makes h a member that can serve, with no history. key is the host's stable
 // hash: it keys the draws, so it should be the same in every run and differ
-// between hosts. Adding a member again changes nothing.
+// between hosts. Adding a member again changes nothing. A record that was removed
+// may be added, but then results of calls from before count as those of the new
+// member: an owner that still has such calls out uses a new record.
 func (c *Core) Add(now int64, h *Host, key uint64) {
 	c.advance(now)
 	if h.flags&member != 0 {

@@ -54,20 +54,6 @@ func TestRows(t *testing.T) {
 		require.Equal(t, 2, r.hosts[0].Ejections())
 		r.want(math.MaxInt64)
 	})
-	t.Run("E-OU-04", func(t *testing.T) {
-		for mask := range 8 {
-			healthy, in, admitting := mask&1 != 0, mask&2 != 0, mask&4 != 0
-			r := newRig(t, milli, 2, fixed(5, time.Second))
-			if !in {
-				r.rec(0, 0, failure, failure, failure, failure, failure)
-			}
-			r.c.SetUsable(0, r.hosts[0], healthy)
-			breakerReady := admitting // the third gate belongs to another package
-			selectable := healthy && breakerReady && !r.hosts[0].Ejected()
-			require.Equal(t, !in, r.hosts[0].Ejected(), "health must not move the ejection: %b", mask)
-			require.Equal(t, mask == 7, selectable, "%b", mask)
-		}
-	})
 	t.Run("E-EW-01", func(t *testing.T) {
 		s := newSlowNode(t, false)
 		s.run(1500)
@@ -82,6 +68,9 @@ func TestRows(t *testing.T) {
 		s.run(3200)
 		s.want(3200, 3)
 		require.Equal(t, 5200*milli, s.hosts[3].Until())
+		ch := s.drain()
+		require.Len(t, ch, 1)
+		require.Equal(t, []int64{100 * milli * 1000, 86_250 * milli}, []int64{ch[0].Seen, ch[0].Limit})
 		s.run(5199)
 		s.want(5199, 3)
 		s.want(5200)
@@ -173,6 +162,9 @@ func TestRows(t *testing.T) {
 			r.slow(step*100, i, []time.Duration{5, 5, 6, 10}[i]*time.Millisecond)
 		}
 		require.Empty(t, r.drain())
+		mean, ok := outlier.BaselineOf(r.c, r.hosts[3])
+		require.True(t, ok)
+		require.Equal(t, 6500*milli, mean, "6.5 ms, and the line is at 19.5")
 
 		r = newRig(t, milli, 40, cfg)
 		w := make(wheel, 40)
