@@ -19,7 +19,7 @@ import (
 // the epoch, which is the clock's time at construction.
 type engine struct {
 	clk           clock.Clock
-	since         sincer // clk, if it can
+	since         sincer // clk, if it is the system's
 	epoch         time.Time
 	seed          uint64
 	pickSalt      uint64 // of draw(seed, streamPick, n), what does not depend on n
@@ -78,7 +78,9 @@ func (e *engine) init(cfg Config) error {
 	}
 	e.cfg = cfg
 	e.clk, e.epoch, e.seed = cfg.Clock, cfg.Clock.Now(), cfg.Seed
-	e.since, _ = cfg.Clock.(sincer)
+	if clock.IsSystem(cfg.Clock) {
+		e.since, _ = cfg.Clock.(sincer)
+	}
 	e.pickSalt = salt(e.seed, streamPick)
 	e.policy = cfg.policy()
 	e.protoBreaker = breaker.NewCore(cfg.breaker(), 0)

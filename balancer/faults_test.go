@@ -180,3 +180,26 @@ func TestReturns(t *testing.T) {
 	require.True(t, b.status(0).Selectable, "the trial is lost")
 	l.Release(balancer.Success)
 }
+
+// skewed is a clock of the user's own over another that can do more: what that
+// can do on its own account says nothing about this one.
+type skewed struct {
+	systemLike
+	at *time.Time
+}
+
+func (s skewed) Now() time.Time { return *s.at }
+
+type systemLike struct{}
+
+func (systemLike) Since(time.Time) time.Duration { return time.Hour }
+
+// The Pool asks a clock for nothing but Now.
+func TestClockIsAskedForNow(t *testing.T) {
+	at := time.Unix(100, 0)
+	p, err := balancer.NewPool(balancer.Config{Clock: skewed{at: &at}}, ups("a")...)
+	require.NoError(t, err)
+	require.Equal(t, time.Unix(100, 0), p.Snapshot().At)
+	at = time.Unix(101, 0)
+	require.Equal(t, time.Unix(101, 0), p.Snapshot().At)
+}
