@@ -318,7 +318,7 @@ func (m *machine) settle(ai uint32, o balancer.Outcome) {
 	if m.each != nil {
 		m.each(Attempt{
 			Client: int(r.client), Request: r.id, Attempt: int(r.attempts) - 1, Server: m.nodes[a.server].id,
-			Sent: time.Duration(a.sent), Took: time.Duration(m.now - a.sent), Outcome: o,
+			Begun: time.Duration(r.start), Sent: time.Duration(a.sent), Took: time.Duration(m.now - a.sent), Outcome: o,
 		})
 	}
 }

@@ -233,7 +233,8 @@ type Attempt struct {
 	Request uint64           // its number: 1, 2, ... of an open loop; user+1 in the upper 32 bits of a closed one
 	Attempt int              // 0 for the first
 	Server  string           // its id
-	Sent    time.Duration    // since the start
+	Begun   time.Duration    // when the request arrived, since the start
+	Sent    time.Duration    // when the attempt was sent
 	Took    time.Duration    // until the client had an answer or gave up
 	Outcome balancer.Outcome // as it was reported to the Pool
 }
