@@ -142,9 +142,17 @@ func TestConcurrentRunVerifies(t *testing.T) {
 		t.Run(policy.Name(), func(t *testing.T) {
 			p, err := balancer.NewPool(busy(policy), members(40)...)
 			require.NoError(t, err)
-			ops := opsOf(t, 4000)
+			ops := opsOf(t, 1200)
 			tape := balancer.NewTape(ops * 10)
+			// Under way when the recording begins, and over before it ends.
+			try := p.Start(balancer.Request{Key: balancer.HashKey(seed)})
+			require.Equal(t, balancer.StepSend, try.Next().Kind)
 			crowd(t, p, seed, ops/8, func() { p.Attach(tape) })
+			for range 2 {
+				try.Done(balancer.Report{Outcome: balancer.TransportFailure})
+				try.Next()
+			}
+			try.Stop()
 			p.Attach(nil)
 			require.False(t, tape.Lost())
 			rec := tape.Dump(p)

@@ -150,7 +150,7 @@ func TestRecorderUnderLoad(t *testing.T) {
 	rec := incident.NewRecorder(incident.Config{Size: 300, Gap: 2 * time.Millisecond, OnTrigger: func(i incident.Incident) {
 		mu.Lock()
 		defer mu.Unlock()
-		if len(dumps) < 20 {
+		if len(dumps) < 8 {
 			dumps = append(dumps, i)
 		}
 	}})
@@ -161,7 +161,7 @@ func TestRecorderUnderLoad(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		crowd(t, p, seed, opsOf(t, 4000)/8, func() { rec.Attach(p) })
+		crowd(t, p, seed, opsOf(t, 2000)/8, func() { rec.Attach(p) })
 	}()
 	for {
 		select {
@@ -176,7 +176,7 @@ func TestRecorderUnderLoad(t *testing.T) {
 		default:
 			d := rec.Dump()
 			mu.Lock()
-			if len(d.Recording.Records) > 0 && len(dumps) < 10 {
+			if len(d.Recording.Records) > 0 && len(dumps) < 4 {
 				dumps = append(dumps, d)
 			}
 			mu.Unlock()

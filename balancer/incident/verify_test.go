@@ -222,12 +222,12 @@ func TestCausality(t *testing.T) {
 
 // A million requests are verified in the memory of a few.
 func TestVerifyIsFlat(t *testing.T) {
-	rec, cfg := traffic(t, 2000)
+	rec, cfg := traffic(t, 1000)
 	file := text(t, incident.FromRecording(rec, cfg, incident.Options{}))
 	verifyIt := func() {
 		require.NoError(t, incident.Verify(reader(t, file), cfg))
 	}
 	verifyIt()
-	// Setting up takes a thousand allocations or so, each request none.
-	require.Less(t, testing.AllocsPerRun(3, verifyIt), 2000.0)
+	// Setting up takes some hundred allocations, each request none.
+	require.Less(t, testing.AllocsPerRun(3, verifyIt), 1000.0)
 }

@@ -1,0 +1,84 @@
+package incident_test
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/evenkeel-go/evenkeel/balancer"
+	"github.com/evenkeel-go/evenkeel/balancer/incident"
+)
+
+// A scenario that was written by hand becomes a timeline: one failure of b
+// ejects it.
+func ExampleReplay() {
+	scenario := `{"incident":1,"lib":"evenkeel/0","seed":7,"start":"2026-01-02T15:04:05Z","config":{"Policy":{"name":"round_robin","First":true},"Outlier":{"Consecutive":1,"Base":"2"}},"members":[{"b":"a"},{"b":"b"},{"b":"c"}]}
+# a answers
+{"t":"0","in":"request","r":1}
+{"t":"0.1","in":"done","r":1,"out":"success"}
+# b does not, and another one has to
+{"t":"0.5","in":"request","r":2}
+{"t":"0.75","in":"done","r":2,"out":"transport_failure"}
+{"t":"0.75","in":"next","r":2}
+{"t":"1","in":"done","r":2,"out":"success"}
+{"t":"3","in":"time"}
+{"end":true}
+`
+	r, err := incident.NewReader(strings.NewReader(scenario))
+	if err != nil {
+		panic(err)
+	}
+	cfg, err := r.Header().Config()
+	if err != nil {
+		panic(err)
+	}
+	var file strings.Builder
+	if err := incident.Replay(&file, r, cfg); err != nil {
+		panic(err)
+	}
+	_, lines, _ := strings.Cut(file.String(), "\n")
+	fmt.Print(lines)
+	// Output:
+	// {"t":"0","in":"request","r":1}
+	// {"t":"0","ev":"pick","r":1,"b":"a"}
+	// {"t":"0.1","in":"done","r":1,"out":"success"}
+	// {"t":"0.5","in":"request","r":2}
+	// {"t":"0.5","ev":"pick","r":2,"b":"b"}
+	// {"t":"0.75","in":"done","r":2,"out":"transport_failure"}
+	// {"t":"0.75","ev":"ejected","n":4,"b":"b","until":"2.75","why":"consecutive","count":1}
+	// {"t":"0.75","in":"next","r":2}
+	// {"t":"0.75","ev":"retry","r":2,"try":1,"b":"c"}
+	// {"t":"1","in":"done","r":2,"out":"success"}
+	// {"t":"2.75","ev":"returned","n":5,"b":"b"}
+	// {"t":"3","in":"time"}
+	// {"end":true}
+}
+
+// A recorder is attached to a Pool that is in use; what it has verifies.
+func ExampleRecorder() {
+	rec := incident.NewRecorder(incident.Config{OnTrigger: func(i incident.Incident) {
+		fmt.Println("trigger:", i.Reason)
+	}})
+	pool, err := balancer.NewPool(balancer.Config{Policy: balancer.RoundRobin{}, Seed: 7, OnEvent: rec.OnEvent},
+		balancer.Member{Name: "a", Share: 1}, balancer.Member{Name: "b", Share: 1})
+	if err != nil {
+		panic(err)
+	}
+	rec.Attach(pool)
+	defer rec.Close()
+	for range 20 {
+		lease, err := pool.Acquire(balancer.Request{})
+		if err != nil {
+			panic(err)
+		}
+		outcome := balancer.Success
+		if lease.Upstream().ID() == "b" {
+			outcome = balancer.TransportFailure
+		}
+		lease.Release(outcome)
+	}
+	dump := rec.Dump()
+	fmt.Println("verified:", incident.Verify(dump.Reader(), dump.Config) == nil)
+	// Output:
+	// trigger: ejected b
+	// verified: true
+}

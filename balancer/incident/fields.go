@@ -1,0 +1,241 @@
+package incident
+
+import (
+	"math"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/balancer"
+)
+
+// line reads a line below the header into l.
+func (c *cursor) line(l *Line) {
+	*l = Line{}
+	c.need('{')
+	if k := c.key(true); k != "t" {
+		c.fail(`want "t" first, got %q`, k)
+	}
+	at := c.seconds("t")
+	if c.msg == "" && (at < 0 || at == Never) {
+		c.fail("t is before the start or never")
+	}
+	side := c.key(false)
+	if side != "in" && side != "ev" {
+		c.fail(`want "in" or "ev" after "t", got %q`, side)
+	}
+	word := c.name(side)
+	kind, ok := words[word]
+	if c.msg == "" && (!ok || kind.Kind.In() != (side == "in")) {
+		c.fail("unknown %q %q", side, word)
+	}
+	*l = kind
+	l.At = at
+	fields := kinds[l.Kind].fields
+	next := 0
+	for {
+		k := c.key(false)
+		if k == "" {
+			break
+		}
+		at := next
+		for at < len(fields) && fieldNames[fields[at].field] != k {
+			if fields[at].required {
+				c.fail("want %q, got %q", fieldNames[fields[at].field], k)
+				return
+			}
+			at++
+		}
+		if at == len(fields) {
+			c.stray(word, fields, k)
+			return
+		}
+		next = at + 1
+		c.field(l, fields[at].field)
+	}
+	for ; next < len(fields) && c.msg == ""; next++ {
+		if fields[next].required {
+			c.fail("%s without %q", word, fieldNames[fields[next].field])
+		}
+	}
+	c.end()
+	switch {
+	case c.msg != "":
+	case l.HasKey && l.HasHash:
+		c.fail(`both "key" and "hash"`)
+	case l.Kind == EvRetry && l.Try == 0:
+		c.fail(`retry with try 0, which is a pick`)
+	case l.From != nil && (l.From.Phase == phases[3]) != (l.From.Until != unset):
+		c.fail(`want "wait_until" with phase "waiting" and with no other`)
+	case l.From != nil && l.From.Until == unset:
+		l.From.Until = 0
+	}
+}
+
+// unset is the wait of a Progress that has none, while it is read.
+const unset = time.Duration(math.MinInt64)
+
+// stray explains a key that does not fit.
+func (c *cursor) stray(word string, fields []slotOf, k string) {
+	for _, s := range fields {
+		if fieldNames[s.field] == k {
+			c.fail("%q is out of order or given twice", k)
+			return
+		}
+	}
+	c.fail("%s has no %q", word, k)
+}
+
+func (c *cursor) field(l *Line, f field) {
+	// What belongs to a request that began before the file.
+	if l.From == nil && (l.Kind == InNext || l.Kind == InDone || l.Kind == InStop) {
+		switch f {
+		case fPhase:
+			l.From = &Progress{Until: unset}
+		case fRetries, fSame, fWaitUntil, fTried, fMore, fLatest, fKey, fHash, fDeadline:
+			c.fail(`%q without "phase"`, fieldNames[f])
+			return
+		}
+	}
+	name := fieldNames[f]
+	switch f {
+	case fMembers:
+		l.Members = c.members()
+	case fRequest:
+		if l.Request = c.number(name, math.MaxUint64); l.Request == 0 {
+			c.fail("r is 0, want the number of a request")
+		}
+	case fTry:
+		l.Try = int(c.number(name, math.MaxInt32))
+	case fUpstream:
+		l.Upstream = c.name(name)
+	case fHealthy:
+		l.Healthy = c.truth(name)
+	case fKey:
+		l.Key, l.HasKey = string(c.text(name)), true
+	case fHash:
+		l.Hash, l.HasHash = c.hash(), true
+	case fDeadline:
+		l.Deadline, l.HasDeadline = c.seconds(name), true
+		if l.Deadline == Never {
+			c.fail("a deadline that never comes is left out")
+		}
+	case fOutcome:
+		l.Outcome = balancer.Outcome(c.choice(name, func(i int) string { return balancer.Outcome(i).String() }, 0, 3))
+	case fLatency:
+		l.Latency = c.seconds(name)
+	case fVerdict:
+		l.Retry = balancer.Verdict(c.choice(name, func(i int) string { return verdicts[i] }, 0, 2))
+	case fPhase:
+		l.From.Phase = phases[c.choice(name, func(i int) string { return phases[i] }, 1, 3)]
+	case fRetries:
+		l.From.Retries = int(c.number(name, math.MaxInt32))
+	case fSame:
+		l.From.Same = int(c.number(name, math.MaxInt32))
+	case fWaitUntil:
+		l.From.Until = c.seconds(name)
+	case fTried:
+		c.need('[')
+		for c.msg == "" && !c.take(']') {
+			if len(l.From.Tried) > 0 {
+				c.need(',')
+			}
+			l.From.Tried = append(l.From.Tried, c.name(name))
+		}
+	case fMore:
+		l.From.More = int(c.number(name, math.MaxInt32))
+	case fLatest:
+		l.From.Latest = c.name(name)
+	case fFallback:
+		if l.Fallback = c.truth(name); !l.Fallback {
+			c.fail("fallback is left out where it is false")
+		}
+	case fWait:
+		l.Wait = c.seconds(name)
+	case fEnd:
+		l.End = balancer.End(c.choice(name, func(i int) string { return balancer.End(i).String() }, 1, int(balancer.EndUnavailable)))
+	case fSeq:
+		l.Seq = c.number(name, math.MaxUint64)
+	case fUntil:
+		l.Until = c.seconds(name)
+	case fWhy:
+		l.Why = c.name(name)
+	case fCount:
+		l.Count = int(c.integer(name, math.MaxInt32))
+	}
+}
+
+// choice reads one of the words of first to last.
+func (c *cursor) choice(what string, word func(int) string, first, last int) int {
+	s := c.text(what)
+	for i := first; i <= last; i++ {
+		if string(s) == word(i) {
+			return i
+		}
+	}
+	all := ""
+	for i := first; i <= last; i++ {
+		all += ", " + word(i)
+	}
+	c.fail("%s is %q, want one of %s", what, s, all[2:])
+	return first
+}
+
+// hash reads 16 hexadecimal digits.
+func (c *cursor) hash() uint64 {
+	s := c.text("hash")
+	n := uint64(0)
+	for _, ch := range s {
+		switch {
+		case ch-'0' <= 9:
+			n = n<<4 | uint64(ch-'0')
+		case ch-'a' <= 5:
+			n = n<<4 | uint64(ch-'a'+10)
+		default:
+			s = nil
+		}
+	}
+	if len(s) != 16 {
+		c.fail("hash is not 16 hexadecimal digits in lower case")
+	}
+	return n
+}
+
+// members reads the members of an update or of the header.
+func (c *cursor) members() []balancer.Member {
+	var out []balancer.Member
+	c.need('[')
+	for c.msg == "" && !c.take(']') {
+		if len(out) > 0 {
+			c.need(',')
+		}
+		c.need('{')
+		if k := c.key(true); k != "b" {
+			c.fail(`want "b" first in a member, got %q`, k)
+		}
+		m := balancer.Member{Name: c.name("b"), Share: 1}
+		last := 0
+		for c.msg == "" {
+			k := c.key(false)
+			if k == "" {
+				break
+			}
+			at := 0
+			switch k {
+			case "weight":
+				at, m.Share = 1, int(c.number(k, balancer.MaxWeight))
+			case "tier":
+				at, m.Tier = 2, int(c.integer(k, math.MaxInt32))
+			case "limit":
+				at, m.Limit = 3, int(c.number(k, math.MaxInt32))
+			default:
+				c.fail("a member has no %q", k)
+			}
+			if c.msg == "" && at <= last {
+				c.fail("%q is out of order or given twice", k)
+			}
+			last = at
+		}
+		c.need('}')
+		out = append(out, m)
+	}
+	return out
+}

@@ -1,0 +1,122 @@
+package incident_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/balancer"
+	"github.com/evenkeel-go/evenkeel/balancer/incident"
+	"github.com/evenkeel-go/evenkeel/balancer/preset"
+	"github.com/evenkeel-go/evenkeel/breaker"
+	"github.com/stretchr/testify/require"
+)
+
+// play replays n requests, each answered at once, and returns who was picked.
+func play(t *testing.T, cfg balancer.Config, weights []int, n int, every time.Duration) string {
+	f := &incident.File{Header: incident.Header{Seed: 7, Settings: cfg}}
+	for i, w := range weights {
+		f.Header.Members = append(f.Header.Members, balancer.Member{Name: string(rune('A' + i)), Share: w})
+	}
+	for i := range n {
+		at := time.Duration(i) * every
+		f.Lines = append(f.Lines,
+			incident.Line{Kind: incident.InAcquire, At: at, Request: uint64(i + 1)},
+			incident.Line{Kind: incident.InSettle, At: at, Request: uint64(i + 1), Outcome: balancer.Success})
+	}
+	b, err := f.Bytes()
+	require.NoError(t, err)
+	out, err := incident.Read(bytes.NewReader(replayed(t, b)))
+	require.NoError(t, err)
+	picks := ""
+	for _, l := range out.Lines {
+		if l.Kind == incident.EvPick {
+			picks += l.Upstream
+		}
+	}
+	return picks
+}
+
+func TestRows(t *testing.T) {
+	t.Run("E-PG-01", func(t *testing.T) {
+		// Send 10 in turn, and by weight; stream 4000 ms at one per 400 ms.
+		require.Equal(t, "ABCDABCDAB", play(t, preset.EchofrontPlayground(), []int{1, 1, 2, 1}, 10, 0))
+		weighted := preset.EchofrontPlayground()
+		weighted.Policy, weighted.IgnoreWeights = balancer.WeightedRoundRobin{}, false
+		require.Equal(t, "CABDCCABDC", play(t, weighted, []int{1, 1, 2, 1}, 10, 0))
+		require.Len(t, play(t, weighted, []int{1, 1, 2, 1}, 10, 400*time.Millisecond), 10)
+		require.Empty(t, play(t, weighted, []int{1, 1, 2, 1}, 0, 0), "after a reset")
+	})
+	t.Run("E-PG-02", func(t *testing.T) {
+		// What the events say is what the Pool has counted.
+		for _, x := range incidents {
+			s := x.run(t)
+			want := s.pool.Snapshot().Totals
+			f, err := incident.FromRecording(s.tape.Dump(s.pool), s.pool.Config(), incident.Options{}).File()
+			require.NoError(t, err)
+			var got balancer.Totals
+			latest := map[uint64]string{}
+			for _, l := range f.Lines {
+				switch {
+				case l.Kind == incident.InAcquire || l.Kind == incident.InRequest:
+					got.Requests++
+				case l.Kind == incident.EvPick:
+					got.Attempts++
+					latest[l.Request] = l.Upstream
+				case l.Kind == incident.EvRetry:
+					got.Attempts++
+					got.Retries++
+					if l.Upstream != latest[l.Request] {
+						got.Failovers++
+					}
+					latest[l.Request] = l.Upstream
+				case (l.Kind == incident.InDone || l.Kind == incident.InSettle) && l.Outcome == balancer.Success:
+					got.Successes++
+				case (l.Kind == incident.InDone || l.Kind == incident.InSettle) && l.Outcome != balancer.Ignored:
+					got.Failures++
+				case l.Kind == incident.EvState && l.Event == balancer.UpstreamEjected:
+					got.Ejections++
+				case l.Kind == incident.EvState && l.Event == balancer.BreakerOpened:
+					got.Trips++
+				}
+			}
+			require.Equal(t, want.Requests, got.Requests)
+			require.Equal(t, want.Attempts, got.Attempts)
+			require.Equal(t, want.Successes, got.Successes)
+			require.Equal(t, want.Failures, got.Failures)
+			require.Equal(t, want.Retries, got.Retries)
+			require.Equal(t, want.Failovers, got.Failovers)
+			require.Equal(t, want.Ejections, got.Ejections)
+			require.Equal(t, want.Trips, got.Trips)
+		}
+	})
+	t.Run("E-PG-03", func(t *testing.T) {
+		text := goldenText(t, "echofront-playground")
+		for _, want := range []string{
+			`{"t":"0.8","ev":"opened","n":2,"b":"a","until":"3.8",`,
+			`{"t":"3.8","ev":"opened","n":4,"b":"a","until":"6.8",`,
+			`{"t":"6.8","ev":"ejected","n":6,"b":"a","until":"11.8",`,
+			`{"t":"9.8","ev":"half_open",`,
+			`{"t":"11.8","ev":"returned",`,
+			`{"t":"11.8","ev":"pick",`,
+			`{"t":"12.2","ev":"closed",`,
+		} {
+			i := strings.Index(text, want)
+			require.GreaterOrEqual(t, i, 0, want)
+			text = text[i:]
+		}
+		r := reader(t, []byte(goldenText(t, "echofront-playground")))
+		require.Equal(t, breaker.Config{ConsecutiveFailures: 3, OpenFor: 3 * time.Second, Trials: 1, Passes: 2, TrialTimeout: -1}, r.Header().Settings.Breaker)
+	})
+	t.Run("E-PG-04", func(t *testing.T) {
+		text := goldenText(t, "echofront-demo")
+		i := strings.Index(text, `"out":"failure"`)
+		require.Positive(t, i)
+		text = text[i:]
+		lines := strings.Split(text, "\n")
+		require.Equal(t, `{"t":"0.6","in":"next","r":12}`, lines[1])
+		require.Equal(t, `{"t":"0.6","ev":"retry","r":12,"try":1,"b":"A"}`, lines[2])
+		require.Equal(t, `{"t":"0.6","in":"done","r":12,"out":"success","lat":"0.005"}`, lines[3])
+	})
+}
