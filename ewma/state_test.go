@@ -138,3 +138,17 @@ func TestMeterState(t *testing.T) {
 	require.ErrorIs(t, err, ewma.ErrState)
 	require.True(t, later.Add(s).Equal(b.LastAt()))
 }
+
+// The number of samples stays where it ends.
+func TestSamplesEnd(t *testing.T) {
+	var c ewma.Core
+	_, err := c.RestoreState([]byte{1, 0xfe, 0xff, 0xff, 0xff, 0x07, 0, 7, 0}, 0)
+	require.NoError(t, err)
+	require.Equal(t, math.MaxInt32-1, c.Samples())
+	for now := range int64(3) {
+		c.Observe(now, 7)
+		require.Equal(t, math.MaxInt32, c.Samples())
+	}
+	_, err = c.RestoreState(c.AppendState(nil, 3), 3)
+	require.NoError(t, err)
+}
