@@ -125,6 +125,84 @@ func TestSparedOnce(t *testing.T) {
 	r.want(31, 1)
 }
 
+// TestSparedPerRule: what ends the run of each rule, after which its refusal is
+// news again. A digit in a script is how many refusals were reported so far.
+func TestSparedPerRule(t *testing.T) {
+	for script, cfg := range map[string]outlier.Config{
+		"FF1F1GT1S1F1F2":   {Consecutive: 2},
+		"GG1G1TG1F1G1G2":   {Consecutive: -1, ConsecutiveGateway: 2},
+		"TT1T1G1T1T2F2TT3": {Consecutive: -1, ConsecutiveTransport: 2},
+		"FF1F1S1F1.FF2F2.": {
+			Consecutive: -1, FailurePercentage: outlier.FailurePercentage{On: true, Inline: true, Threshold: 50, MinRequests: 2},
+		},
+		"FF0.1FF1.2FS2.3SSF3.3": {
+			Consecutive: -1, FailurePercentage: outlier.FailurePercentage{On: true, Threshold: 50, MinRequests: 2, MinHosts: 1},
+		},
+		"FF0.1FF1.2SS2.2": {
+			Consecutive: -1, SuccessRate: outlier.SuccessRate{On: true, MinRequests: 2, MinHosts: 2, MinFailures: 1},
+		},
+	} {
+		cfg.MaxEjectedPercent = 1
+		r := newRig(t, sec, 9, cfg)
+		at, got := int64(0), 0
+		for n, x := range script {
+			switch x {
+			case 'S', 'F', 'G', 'T':
+				r.rec(at, 0, map[rune]outlier.Outcome{'S': success, 'F': failure, 'G': gateway, 'T': transport}[x])
+				for i := 1; i < 9; i++ {
+					r.rec(at, i, success)
+				}
+			case '.':
+				at += 10
+				r.c.Poll(at * sec)
+			default:
+				got += len(r.kinds(outlier.Spared))
+				require.Equal(t, int(x-'0'), got, "%s at %d", script, n)
+			}
+		}
+	}
+
+	// A slow period, and an ejection, end it too; a sample within the line ends the
+	// period.
+	lat := outlier.Latency{On: true, Alpha: 1000, MinSamples: 1, Window: time.Second}
+	r := newRig(t, sec, 2, outlier.Config{Latency: lat, MaxEjectedPercent: 1})
+	r.slow(0, 1, 10)
+	for at, d := range []time.Duration{31, 31, 31, 30, 31, 31, 31} {
+		r.slow(int64(at), 0, d)
+	}
+	var at []int64
+	for _, ch := range r.drain() {
+		require.Equal(t, outlier.Spared, ch.Kind)
+		at = append(at, ch.At/sec)
+	}
+	require.Equal(t, []int64{1, 5}, at)
+
+	r = newRig(t, sec, 2, outlier.Config{Consecutive: 1})
+	r.rec(0, 0, failure)
+	r.rec(0, 1, failure) // refused
+	r.rec(30, 1, failure)
+	r.rec(30, 0, failure) // refused
+	r.rec(60, 0, failure)
+	r.rec(60, 1, failure) // refused, without a success since the first time
+	require.Equal(t, []int{1, 0, 1}, r.kinds(outlier.Spared))
+}
+
+// TestUnenforcedLatency: a verdict that is let pass starts the slow period anew.
+func TestUnenforcedLatency(t *testing.T) {
+	lat := outlier.Latency{On: true, Alpha: 1000, MinSamples: 1, Window: 3 * time.Second, Enforce: -1}
+	r := newRig(t, sec, 2, outlier.Config{Latency: lat})
+	r.slow(0, 1, 10)
+	for at := range int64(13) {
+		r.slow(at, 0, 31)
+	}
+	var at []int64
+	for _, ch := range r.drain() {
+		require.Equal(t, outlier.WouldEject, ch.Kind)
+		at = append(at, ch.At/sec)
+	}
+	require.Equal(t, []int64{3, 7, 11}, at)
+}
+
 // TestOrder: changes of one instant come by Index, whatever the order of the
 // causes and however the owner renumbers.
 func TestOrder(t *testing.T) {
@@ -270,6 +348,34 @@ func TestConfigure(t *testing.T) {
 	require.Equal(t, []int{0}, r.kinds(outlier.Stepped))
 	require.Equal(t, 1000, r.c.Weight(30*sec, r.hosts[0]))
 	require.Equal(t, 37*sec, r.c.NextChange())
+}
+
+// TestConfigureForgets: the grid of a new interval holds at once, and a rule that
+// was off for a while begins anew.
+func TestConfigureForgets(t *testing.T) {
+	cfg := outlier.Config{FailurePercentage: outlier.FailurePercentage{On: true}}
+	r := newRig(t, sec, 2, cfg)
+	r.rec(1, 0, failure)
+	require.Equal(t, 10*sec, r.c.NextChange())
+	cfg.Interval = 4 * time.Second
+	r.c.Configure(3*sec, cfg)
+	require.Equal(t, 4*sec, r.c.NextChange())
+	r.c.Configure(3*sec, outlier.Config{})
+	require.Equal(t, int64(math.MaxInt64), r.c.NextChange())
+
+	cfg = outlier.Config{Latency: outlier.Latency{On: true, Alpha: 1000, MinSamples: 1, Window: 3 * time.Second}}
+	r = newRig(t, sec, 2, cfg)
+	r.slow(0, 1, 10)
+	r.slow(0, 0, 31)
+	r.c.Configure(1*sec, outlier.Config{})
+	r.c.Configure(2*sec, cfg)
+	r.slow(10, 1, 10)
+	for at := int64(10); at < 13; at++ {
+		r.slow(at, 0, 31)
+		r.want(at)
+	}
+	r.slow(13, 0, 31)
+	r.want(13, 0)
 }
 
 // TestTime: inputs never go back, reads change nothing.

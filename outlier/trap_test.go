@@ -318,6 +318,7 @@ func TestTraps(t *testing.T) {
 		// Nobody is ejected who serves nobody; the evidence waits.
 		r.rec(2, 1, failure)
 		r.want(2)
+		require.Empty(t, r.drain(), "no cap kept it in")
 		r.c.SetUsable(3*sec, r.hosts[1], true)
 		r.want(3)
 		r.rec(4, 1, failure)
