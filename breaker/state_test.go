@@ -247,8 +247,33 @@ func TestRestoreRefusesWhatIsNoState(t *testing.T) {
 		_, err := target.RestoreState(saved, 0)
 		require.ErrorIs(t, err, breaker.ErrState)
 	}
+	// A rate window or a flap that nobody would keep up, and half-open by force,
+	// which Force does not hold.
+	one := breaker.Config{ConsecutiveFailures: 1, OpenFor: time.Second}
+	for name, with := range map[string]breaker.Config{
+		"rates": {ConsecutiveFailures: 1, OpenFor: time.Second, FailureRate: 1},
+		"flap":  {ConsecutiveFailures: 1, OpenFor: time.Second, FlapTransitions: 1},
+	} {
+		x := newScript(t, with)
+		x.call(0, false)
+		x.call(s, true)
+		x.call(s, true) // closed, and a result in the window
+		x.changes()
+		target := breaker.NewCore(one, 1)
+		_, err := target.RestoreState(x.c.AppendState(nil, 0), 0)
+		require.ErrorIs(t, err, breaker.ErrState, name)
+	}
+	x := newScript(t, one)
+	x.call(0, false)
+	x.c.Poll(s)
+	bad := x.c.AppendState(nil, 0)
+	require.Equal(t, []byte{byte(breaker.HalfOpen), 0}, bad[1:3])
+	bad[2] = 1
+	_, err := x.c.RestoreState(bad, 0)
+	require.ErrorIs(t, err, breaker.ErrState)
+
 	var ticket breaker.Ticket
-	_, err := ticket.RestoreState([]byte{1}, 0)
+	_, err = ticket.RestoreState([]byte{1}, 0)
 	require.ErrorIs(t, err, breaker.ErrState)
 	_, err = ticket.RestoreState(nil, 0)
 	require.ErrorIs(t, err, breaker.ErrState)
@@ -308,4 +333,13 @@ func TestRestoreSaturates(t *testing.T) {
 	_, err = tk.RestoreState(ticket, math.MinInt64+5)
 	require.NoError(t, err)
 	require.EqualValues(t, int64(math.MinInt64), tk.At())
+}
+
+// However often a breaker has opened, what it remembers of that can be saved.
+func TestManyOpeningsAreSaved(t *testing.T) {
+	x := newScript(t, breaker.Config{ConsecutiveFailures: 1, OpenFor: 10, OpenGrowth: 1.5, OpenMax: 20})
+	x.reopen(0, 1500)
+	_, err := x.c.RestoreState(x.c.AppendState(nil, 0), 0)
+	require.NoError(t, err)
+	require.EqualValues(t, 1500, x.c.Stats().Opened)
 }

@@ -397,8 +397,16 @@ func TestTraps(t *testing.T) {
 			x.refused(math.MaxInt64, breaker.Opened)
 		}
 
+		// A lease without an end holds its slot at the end of time, too.
+		x := newScript(t, breaker.Config{ConsecutiveFailures: 1, OpenFor: 10, TrialTimeout: -1})
+		x.call(0, false)
+		x.allow(10)
+		require.False(t, x.c.Ready(math.MaxInt64))
+		require.Equal(t, breaker.Counts{Trials: 1}, x.c.Counts(math.MaxInt64))
+		x.refused(math.MaxInt64, breaker.TrialsFull)
+
 		// Time that goes back is no time: the run, the window and the wait stand.
-		x := newScript(t, breaker.Config{ConsecutiveFailures: 2, OpenFor: 10 * time.Second})
+		x = newScript(t, breaker.Config{ConsecutiveFailures: 2, OpenFor: 10 * time.Second})
 		x.call(10*s, false)
 		x.call(9*s, false)
 		x.refused(0, breaker.Opened)
