@@ -221,7 +221,8 @@ func (c *Core) Balance(now int64) float64 {
 // NextGrant returns the earliest instant, not before now and the latest input,
 // at which Withdraw would succeed if nothing but time happened until then. It
 // returns false if it never would. Before the first input, now stands in for
-// it. An instant past the end of the timeline is reported as MaxInt64.
+// it. A drip that comes past the end of the timeline is reported as MaxInt64;
+// an entry that would expire past it never does.
 func (c *Core) NextGrant(now int64) (int64, bool) {
 	if c.set == nil || c.set.off {
 		return now, c.set != nil

@@ -196,3 +196,27 @@ func (b *Budget) Refused() uint64 {
 	defer b.mu.Unlock()
 	return b.core.Refused()
 }
+
+// AppendState appends the state of the budget, without its configuration, to
+// buf and returns the extended slice: see [Core.AppendState]. It is safe for
+// concurrent use.
+func (b *Budget) AppendState(buf []byte, now time.Time) []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t, _ := b.peek(now)
+	return b.core.AppendState(buf, t)
+}
+
+// RestoreState replaces the state of the budget by one that AppendState wrote
+// at the head of buf, with now in the place of the now of the save, and returns
+// what follows it. The errors are those of [Core.RestoreState]. It is safe for
+// concurrent use.
+func (b *Budget) RestoreState(buf []byte, now time.Time) (rest []byte, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if rest, err = b.core.RestoreState(buf, 0); err == nil {
+		// The restored budget starts a timeline of its own at now.
+		b.base, b.set = now, true
+	}
+	return rest, err
+}

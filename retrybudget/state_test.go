@@ -66,6 +66,43 @@ func TestRestore(t *testing.T) {
 	})
 }
 
+// TestBudgetState: a Budget goes on from where another was saved, at another
+// time of day.
+func TestBudgetState(t *testing.T) {
+	cfg := retrybudget.Config{Initial: -1, PerSecond: 1}
+	a, b := retrybudget.New(cfg), retrybudget.New(cfg)
+	saved, later := time.Unix(1000, 0), time.Unix(5e6, 0)
+	require.Equal(t, b.AppendState(nil, saved), a.AppendState(nil, later), "nothing seen yet")
+	require.Equal(t, 0.0, a.Balance(saved))
+	require.False(t, a.Withdraw(saved.Add(-3500*time.Millisecond)))
+	require.False(t, b.Withdraw(later.Add(-time.Hour)))
+
+	state := a.AppendState([]byte("head"), saved)
+	rest, err := b.RestoreState(append(state[4:], 42), later)
+	require.NoError(t, err)
+	require.Equal(t, []byte{42}, rest)
+	require.Equal(t, state[4:], b.AppendState(nil, later))
+	require.Equal(t, 3.5, b.Balance(later))
+	require.EqualValues(t, 1, b.Refused())
+	for i := range 4 {
+		require.Equal(t, i < 3, a.Withdraw(saved))
+		require.Equal(t, i < 3, b.Withdraw(later))
+	}
+	at, ok := b.NextGrant(later)
+	require.True(t, ok)
+	require.True(t, at.Equal(later.Add(500*time.Millisecond)))
+
+	// An error leaves all as it was, the timeline included.
+	want := b.AppendState(nil, later)
+	_, err = b.RestoreState(state[:6], saved)
+	require.ErrorIs(t, err, retrybudget.ErrState)
+	require.Equal(t, want, b.AppendState(nil, later))
+
+	var zero retrybudget.Budget
+	_, err = zero.RestoreState(want, saved)
+	require.ErrorIs(t, err, retrybudget.ErrState, "a balance, but no configuration")
+}
+
 // TestStateEncoding freezes the encoding.
 func TestStateEncoding(t *testing.T) {
 	c := retrybudget.NewCore(retrybudget.Config{})

@@ -96,7 +96,7 @@ func (c *Core) Due(now int64) bool {
 // never.
 func (c *Core) NextProbe() int64 {
 	if c.flying {
-		return max(c.deadline, c.resume(c.deadline))
+		return c.resume(c.deadline)
 	}
 	return c.next
 }
