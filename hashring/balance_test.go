@@ -220,6 +220,51 @@ func TestBoundedUsable(t *testing.T) {
 	require.False(t, b.Fits(1, 4, 9, 0))
 }
 
+// outside is a table of members that this package would not build.
+type outside struct {
+	hashring.Table
+	ids     []string
+	weights []int
+}
+
+func (o outside) Len() int         { return len(o.ids) }
+func (o outside) ID(m int) string  { return o.ids[m] }
+func (o outside) Weight(m int) int { return o.weights[m] }
+
+func TestBoundedOverOthersTables(t *testing.T) {
+	for _, o := range []outside{
+		{ids: []string{"a", "a"}, weights: []int{1, 1}},
+		{ids: []string{"a", ""}, weights: []int{1, 1}},
+		{ids: []string{"a", "b"}, weights: []int{1, -1}},
+	} {
+		_, err := hashring.NewBounded(hashring.BoundedConfig{}, o)
+		require.ErrorIs(t, err, hashring.ErrMembers)
+	}
+	require.Panics(t, func() { _, _ = hashring.NewBounded(hashring.BoundedConfig{}, nil) })
+}
+
+// TestBoundedSaturates checks limits that are a whole number, one less than the
+// largest int, the largest, and beyond, and a list of loads that is too short.
+func TestBoundedSaturates(t *testing.T) {
+	r := ring(t, hashring.RingConfig{}, []hashring.Member{{"a", 1}, {"b", 1000}})
+	b, err := hashring.NewBounded(hashring.BoundedConfig{Factor: 100}, r)
+	require.NoError(t, err)
+	require.Equal(t, 1, b.Limit(0, 999, 1000))
+	require.Equal(t, 2, b.Limit(0, 1000, 1000))
+	if math.MaxInt > math.MaxInt32 {
+		require.Equal(t, math.MaxInt-807, b.Limit(1, math.MaxInt/1000-1, 1), "1000 times 9223372036854775")
+		require.Equal(t, math.MaxInt, b.Limit(1, math.MaxInt/1000, 1), "1000 more")
+		require.Equal(t, math.MaxInt, b.Limit(1, math.MaxInt>>6, 1))
+	}
+	for _, key := range keys("k", 200) {
+		// Whoever is missing has no load, and a has more than its share.
+		require.Equal(t, 1, b.Pick(key, []int{100}))
+		require.Equal(t, r.Lookup(key), b.Pick(key, []int{-5}))
+	}
+	require.Equal(t, []int{7}, r.AppendOwners([]int{7}, 1, 0))
+	require.Equal(t, []int{7}, r.AppendOwners([]int{7}, 1, -1))
+}
+
 // extremes returns the least and the largest share, in units of the mean.
 func extremes(shares []float64) (least, most float64) {
 	least, most = math.Inf(1), 0
