@@ -233,8 +233,8 @@ func (c *Core) Forget(now int64) {
 
 // Configure replaces the configuration from now on. It panics if cfg fails
 // Validate. Members keep their counters, scores, counts and ejections, which end
-// when they were going to; ramps end if the new configuration has none. A change
-// of Off or Shadow is a [Core.Forget]. The grid of intervals keeps its start. It
+// when they were going to; ramps and probations end if the new configuration has
+// none. A change of Off or Shadow is a [Core.Forget]. The grid of intervals keeps its start. It
 // costs O(n log n).
 func (c *Core) Configure(now int64, cfg Config) {
 	if err := cfg.Validate(); err != nil {
@@ -252,6 +252,9 @@ func (c *Core) Configure(now int64, cfg Config) {
 	for _, h := range c.hosts {
 		if h.flags&ramping != 0 && set.ret != Ramp {
 			c.fullWeight(now, h)
+		}
+		if set.ret != Probation {
+			h.flags &^= probation
 		}
 		if !set.lt.On {
 			h.score, h.samples, h.fresh = 0, 0, 0

@@ -363,6 +363,15 @@ func TestConfigureForgets(t *testing.T) {
 	r.c.Configure(3*sec, outlier.Config{})
 	require.Equal(t, int64(math.MaxInt64), r.c.NextChange())
 
+	// A probation that the new Config knows nothing of is over, as is a ramp.
+	for ret, out := range map[outlier.ReturnMode]int{outlier.Probation: 1, outlier.Clean: 0, outlier.Ramp: 0} {
+		r = newRig(t, sec, 2, outlier.Config{Return: outlier.Probation})
+		r.mixed(0, 0, 0, 5)
+		r.c.Configure(31*sec, outlier.Config{Return: ret})
+		r.rec(32, 0, failure)
+		require.Equal(t, out, r.c.EjectedCount(), ret)
+	}
+
 	cfg = outlier.Config{Latency: outlier.Latency{On: true, Alpha: 1000, MinSamples: 1, Window: 3 * time.Second}}
 	r = newRig(t, sec, 2, cfg)
 	r.slow(0, 1, 10)
