@@ -48,9 +48,11 @@ const (
 // by [Core.Pop] after the next input, carrying the instant at which it was due.
 //
 // Same Config, seed and inputs give the same answers and changes on every
-// machine. Methods take constant time and allocate nothing once the breaker has
-// seen its first failure; only Allow and Done in half-open and Counts look at up
-// to Trials or WindowFailures entries.
+// machine. Methods take constant time, except that Counts, Idle and whatever
+// changes the state look at up to WindowFailures entries, and Allow, Done and
+// Ready in half-open at up to Trials. Memory is allocated for the first failure,
+// the first changes that wait and the first trials, and is kept; nothing else
+// allocates.
 //
 // The zero Core is not usable; make one with [NewCore] or [Core.Fresh]. A Core
 // may be moved but not copied after first use. Not safe for concurrent use.
