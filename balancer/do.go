@@ -48,8 +48,7 @@ func (p *Pool[U]) Do(ctx context.Context, req Request, call func(context.Context
 	tried := false
 	for {
 		if err := ctx.Err(); err != nil && try.course.phase != phaseEnded {
-			try.Stop()
-			return gaveUp(err, last)
+			return p.giveUp(&try, res, err, last)
 		}
 		step := try.Next()
 		switch step.Kind {
@@ -58,8 +57,7 @@ func (p *Pool[U]) Do(ctx context.Context, req Request, call func(context.Context
 			last = p.attempt(ctx, &try, step.Lease, call, res)
 		case StepWait:
 			if err := sleep(ctx, p.e.clk, step.Wait); err != nil {
-				try.Stop()
-				return gaveUp(err, last)
+				return p.giveUp(&try, res, err, last)
 			}
 		default:
 			if res != nil {
@@ -111,9 +109,13 @@ func (e *engine) slotStart(i int32, gen uint32) int64 {
 	return e.now
 }
 
-// gaveUp joins the end of the caller's context with the last attempt's error,
-// so that errors.Is finds both.
-func gaveUp(ctxErr, last error) error {
+// giveUp stops the request and joins the end of the caller's context with the
+// last attempt's error, so that errors.Is finds both.
+func (p *Pool[U]) giveUp(try *Try[U], res *Result, ctxErr, last error) error {
+	try.Stop()
+	if res != nil {
+		res.Request, res.End = try.Request(), EndStopped
+	}
 	if last == nil {
 		return ctxErr
 	}

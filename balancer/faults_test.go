@@ -203,3 +203,22 @@ func TestClockIsAskedForNow(t *testing.T) {
 	at = time.Unix(101, 0)
 	require.Equal(t, time.Unix(101, 0), p.Snapshot().At)
 }
+
+// The Result of a request whose caller gave up says so.
+func TestResultOfOneGivenUp(t *testing.T) {
+	b := newBench(t, free(balancer.Retry{OnFailure: true}), ups("a", "b")...)
+	ctx, cancel := context.WithCancel(context.Background())
+	var res balancer.Result
+	err := b.pool.Do(ctx, balancer.Request{Result: &res}, func(context.Context, scripted) error {
+		cancel()
+		return errDown
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, err, errDown)
+	require.Equal(t, "stopped", res.End.String())
+	require.EqualValues(t, 1, res.Request)
+	require.Len(t, res.Attempts, 1)
+	err = b.pool.Do(ctx, balancer.Request{Result: &res}, func(context.Context, scripted) error { panic("not called") })
+	require.Equal(t, context.Canceled, err)
+	require.Equal(t, balancer.Result{End: balancer.EndStopped, Attempts: res.Attempts[:0]}, res)
+}

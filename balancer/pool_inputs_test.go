@@ -417,7 +417,7 @@ func (m *poolModel) stop() {
 	if t.waiting {
 		m.log = append(m.log, entry{what: "refund"})
 	}
-	t.ended, t.out, t.end = true, false, balancer.EndAnswered
+	t.ended, t.out, t.end = true, false, balancer.EndStopped
 }
 
 func (m *poolModel) health() {

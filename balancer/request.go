@@ -18,7 +18,8 @@ type Request struct {
 	Key Key
 
 	// Deadline, on the Pool's clock, is when the whole request must be over: no
-	// attempt starts at or after it and no wait reaches it. If zero, none.
+	// attempt starts at or after it and no wait reaches it. Acquire does not look
+	// at it. If zero, none.
 	Deadline time.Time
 
 	// Result, if not nil, is filled in by Do with what happened.

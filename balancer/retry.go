@@ -50,11 +50,13 @@ const (
 	EndDeadline
 	// EndUnavailable: nothing could be picked for the first attempt.
 	EndUnavailable
+	// EndStopped: the driver gave up and called Stop.
+	EndStopped
 )
 
 // String returns the name of the reason.
 func (r End) String() string {
-	names := [...]string{"", "answered", "attempts", "no_target", "budget", "deadline", "unavailable"}
+	names := [...]string{"", "answered", "attempts", "no_target", "budget", "deadline", "unavailable", "stopped"}
 	if r == 0 || int(r) >= len(names) {
 		return fmt.Sprintf("End(%d)", uint8(r))
 	}
@@ -141,7 +143,7 @@ func (t *Try[U]) Done(r Report) {
 // Ignored, and a retry that was paid for and not sent gives its cost back.
 func (t *Try[U]) Stop() {
 	if t.course.phase == phaseStart {
-		t.course.phase, t.course.end = phaseEnded, EndAnswered
+		t.course.phase, t.course.end = phaseEnded, EndStopped
 	}
 	if t.course.phase == phaseEnded {
 		return
@@ -342,7 +344,7 @@ func (e *engine) stop(now int64, c *course) {
 	case phaseWaiting:
 		e.budget.Refund(now)
 	}
-	e.over(now, c, EndAnswered)
+	e.over(now, c, EndStopped)
 }
 
 func (c *course) remember(h *host) {
