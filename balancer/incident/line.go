@@ -67,6 +67,7 @@ const Never = time.Duration(1<<63 - 1)
 // Which fields count depends on Kind; package documentation has the list. The
 // zero Line is not valid.
 type Line struct {
+	// Kind says which of the fields below count.
 	Kind Kind
 	// At is when it happened.
 	At time.Duration

@@ -122,8 +122,8 @@ func (r *Reader) parse(l *Line) error {
 // File is a whole file in memory, for files that are made or changed by a
 // program. The zero File is not valid: its header has no seed.
 type File struct {
-	Header Header
-	Lines  []Line
+	Header Header // the first line
+	Lines  []Line // the others
 }
 
 // Read reads a whole file.

@@ -71,10 +71,10 @@ func (c Config) triggers() []balancer.EventKind {
 
 // Pool is what a Recorder needs of a [balancer.Pool].
 type Pool interface {
-	Attach(*balancer.Tape)
-	Config() balancer.Config
-	Epoch() time.Time
-	Snapshot() balancer.Snapshot
+	Attach(*balancer.Tape)       // begins to record, nil ends it
+	Config() balancer.Config     // goes into the header
+	Epoch() time.Time            // the instant from which records count
+	Snapshot() balancer.Snapshot // what a divergence is reported with
 }
 
 // Recorder keeps the latest of one Pool's life. While it is attached, an attempt

@@ -39,7 +39,7 @@ func mix(x uint64) uint64 {
 // draw hashes (seed, stream, n) to 64 uniform bits. It is keyed rather than
 // sequential: leaving out one n changes no other draw.
 func draw(seed, stream, n uint64) uint64 {
-	return mix(mix(mix(seed+golden)^stream*0xd1342543de82ef95) + n*golden)
+	return mix(mix(mix(seed+0x9e3779b97f4a7c15)^stream*0xd1342543de82ef95) + n*0x9e3779b97f4a7c15)
 }
 
 // below maps 64 uniform bits to [0, n).

@@ -112,17 +112,17 @@ type ServerResult struct {
 // Column counts the requests that arrived in one interval, and the attempts
 // that were sent in it.
 type Column struct {
-	Requests uint64
-	OK       uint64
-	Good     uint64
-	Attempts uint64
+	Requests uint64 // arrived
+	OK       uint64 // of them, ended with a success
+	Good     uint64 // of those, within the client's Target
+	Attempts uint64 // sent
 }
 
 // ChangeResult is how the clients and servers took a Change.
 type ChangeResult struct {
-	Kind    Kind
-	At, For time.Duration
-	Servers int // that it concerned
+	Kind    Kind          // of the Change
+	At, For time.Duration // when it began and how long it lasted
+	Servers int           // how many it concerned
 
 	// Ejected has, for each pair of a client and a server concerned, how long
 	// after its beginning and before its end the client's Pool first took the
@@ -135,9 +135,9 @@ type ChangeResult struct {
 
 // Spread sums up some durations. The zero Spread has none.
 type Spread struct {
-	Count       int
+	Count       int           // how many
 	First, Last time.Duration // the shortest and the longest
-	Sum         time.Duration
+	Sum         time.Duration // all together
 }
 
 func (s *Spread) note(d time.Duration) {
