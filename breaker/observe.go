@@ -2,10 +2,10 @@ package breaker
 
 import "time"
 
-// Observe registers f to be called with every change from now on, at the time it
-// happened. (Change.At counts from the first input of the breaker.) There may be
-// several observers; each change goes to all of them, in the order in which they
-// registered, before the next change goes to any.
+// Observe registers f to be called with every change that is delivered from now
+// on, and the time at which it happened. (Change.At counts from the first input of
+// the breaker.) There may be several observers; each change goes to all of them,
+// in the order in which they registered, before the next change goes to any.
 //
 // f runs with no lock held and may call any method of b. Calls of f are one at a
 // time and in the order of the changes, on whichever goroutine delivers them: one
