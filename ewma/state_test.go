@@ -118,6 +118,9 @@ func TestStateAtTheEndsOfTime(t *testing.T) {
 	_, err = c.RestoreState(b, math.MaxInt64)
 	require.NoError(t, err)
 	require.Equal(t, int64(math.MaxInt64), c.LastAt())
+	_, err = c.RestoreState(b, 0)
+	require.NoError(t, err)
+	require.Equal(t, int64(math.MaxInt64), c.LastAt())
 }
 
 func TestMeterState(t *testing.T) {

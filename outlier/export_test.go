@@ -20,3 +20,21 @@ func SetCount(h *Host, n int32) { h.count = n }
 
 // Waiting returns how many changes the queue of c has room for.
 func Waiting(c *Core) int { return cap(c.queue.list) }
+
+// MulDiv is a * b / d, saturated.
+func MulDiv(a, b, d int64) int64 { return mulDiv(a, b, d) }
+
+// Total is the 128-bit sum of what is added less what is taken out.
+func Total(add, sub []uint64) (hi, lo uint64) {
+	var w wide
+	for _, v := range add {
+		w = w.add(v)
+	}
+	for _, v := range sub {
+		w = w.sub(v)
+	}
+	return w.hi, w.lo
+}
+
+// HashID is the key of a host of a Detector.
+func HashID(id string) uint64 { return hashID(id) }
