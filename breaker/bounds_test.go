@@ -1,6 +1,8 @@
 package breaker_test
 
 import (
+	"errors"
+	"io"
 	"math"
 	"testing"
 	"time"
@@ -74,4 +76,11 @@ func TestRunEnds(t *testing.T) {
 		x.call(0, false)
 		require.Equal(t, math.MaxInt32, x.c.Counts(0).Consecutive)
 	}
+}
+
+// The mark of Ignore is found by who knows it and by nobody else.
+func TestIgnoreIsNoOtherError(t *testing.T) {
+	marked := breaker.Ignore(errors.New("not found"))
+	require.NotErrorIs(t, marked, io.EOF)
+	require.ErrorIs(t, breaker.Ignore(io.EOF), io.EOF)
 }
