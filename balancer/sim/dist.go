@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Shape is a family of distributions.
+// Shape is a family of distributions. The zero Shape is ShapeConstant.
 type Shape uint8
 
 const (

@@ -31,3 +31,11 @@ func TestHeap(t *testing.T) {
 		require.Equal(t, len(list), h.len())
 	}
 }
+
+// A share of nothing is never hit and the whole always.
+func TestThreshold(t *testing.T) {
+	require.False(t, hit(0, threshold(0)))
+	require.True(t, hit(1<<64-1, threshold(1)))
+	require.True(t, hit(1<<63-1, threshold(.5)))
+	require.False(t, hit(1<<63, threshold(.5)))
+}

@@ -9,7 +9,7 @@ import (
 )
 
 // Counts is what became of some requests. Requests = OK + Failed + Hung, and
-// Attempts = Requests + Retries - Unsent, once a run is over.
+// Attempts = Requests + Retries - Unsent, once a run is over. It is plain data.
 type Counts struct {
 	Requests uint64 // begun
 	OK       uint64 // whose last attempt was a Success
@@ -71,7 +71,8 @@ func ratio(a, b uint64) float64 {
 }
 
 // Result is what a run has shown. Counts, Latency, FailLatency and Servers
-// speak of the requests that arrived after the warm-up.
+// speak of the requests that arrived after the warm-up. It is plain data and safe
+// for concurrent use while nobody writes to it.
 type Result struct {
 	Seed     uint64        // of the scenario
 	Duration time.Duration // of the scenario
@@ -95,7 +96,8 @@ type Result struct {
 	Area, Sojourn int64
 }
 
-// ServerResult is what one server did for the requests after the warm-up.
+// ServerResult is what one server did for the requests after the warm-up. It is
+// plain data.
 type ServerResult struct {
 	ID        string        // as the Pools know it
 	Attempts  uint64        // received
@@ -110,7 +112,7 @@ type ServerResult struct {
 }
 
 // Column counts the requests that arrived in one interval, and the attempts
-// that were sent in it.
+// that were sent in it. It is plain data.
 type Column struct {
 	Requests uint64 // arrived
 	OK       uint64 // of them, ended with a success
@@ -118,7 +120,7 @@ type Column struct {
 	Attempts uint64 // sent
 }
 
-// ChangeResult is how the clients and servers took a Change.
+// ChangeResult is how the clients and servers took a Change. It is plain data.
 type ChangeResult struct {
 	Kind    Kind          // of the Change
 	At, For time.Duration // when it began and how long it lasted
@@ -133,7 +135,7 @@ type ChangeResult struct {
 	Recovered Spread
 }
 
-// Spread sums up some durations. The zero Spread has none.
+// Spread sums up some durations. The zero Spread has none. It is plain data.
 type Spread struct {
 	Count       int           // how many
 	First, Last time.Duration // the shortest and the longest
@@ -227,7 +229,7 @@ func short(d time.Duration) time.Duration {
 	return d.Round(unit)
 }
 
-// Attempt is one attempt as its client has settled it, for [Watch].
+// Attempt is one attempt as its client has settled it, for [Watch]. It is plain data.
 type Attempt struct {
 	Client  int              // index, in the order of the scenario
 	Request uint64           // its number: 1, 2, ... of an open loop; user+1 in the upper 32 bits of a closed one

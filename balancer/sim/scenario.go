@@ -50,7 +50,9 @@ type Scenario struct {
 	Pool balancer.Config
 }
 
-// Server is a group of equal servers.
+// Server is a group of equal servers. The zero Server is one with one worker
+// that takes 10ms. It is plain data and safe for concurrent use while nobody
+// writes to it.
 type Server struct {
 	// Name is the group's name. One server has it as its id; several are Name-0,
 	// Name-1 and so on. If empty, "s". Ids must be distinct.
@@ -95,7 +97,8 @@ type Server struct {
 // Client is a group of equal clients, each with a Pool of its own. A client is
 // open-loop, sending at a rate or at given times whatever the answers are, or
 // closed-loop, a number of users of whom each waits for an answer before the
-// next request. Exactly one of Rate, Times and Users must be set.
+// next request. Exactly one of Rate, Times and Users must be set. A Client is plain
+// data and safe for concurrent use while nobody writes to it.
 type Client struct {
 	// Count is the number of clients. If zero, 1.
 	Count int
@@ -105,8 +108,8 @@ type Client struct {
 	// Even spaces the requests of Rate evenly, from a random start; otherwise
 	// they are a Poisson process.
 	Even bool
-	// Times are recorded arrivals, counted from the start, in order. Those after
-	// Duration do not happen.
+	// Times are recorded arrivals, counted from the start, in order. Those at
+	// Duration or later do not happen.
 	Times []time.Duration
 	// Users makes each client a closed loop of that many users. They begin at
 	// a random point of their first Think.

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Kind is what a Change does to the servers it names.
+// Kind is what a Change does to the servers it names. The zero Kind is not valid.
 type Kind uint8
 
 const (
@@ -52,11 +52,12 @@ func (k Kind) String() string {
 
 // Change is one thing that happens to some servers for a time. Where several
 // apply to one server at once, all do, and of the same setting the last of the
-// script counts. A Change is plain data.
+// script counts. A Change is plain data and safe for concurrent use while nobody
+// writes to it.
 type Change struct {
 	// Kind is what happens.
 	Kind Kind
-	// At is when it begins.
+	// At is when it begins, before the requests of that instant.
 	At time.Duration
 	// For is how long it lasts. If zero, until the end of the run, of a Flapping
 	// until Duration. A ColdStart and a Roll must have one.

@@ -490,6 +490,26 @@ func TestPaired(t *testing.T) {
 	require.Equal(t, a, b)
 }
 
+// Instants that fall together: a request at Duration does not happen, a success
+// that takes exactly Target is good, an attempt sent at the end of a change counts
+// for the recovery from it, and a request at the end of the warm-up is measured.
+func TestEdges(t *testing.T) {
+	c := at(0, 10, 20, 30)
+	c.Target = 10 * ms
+	r := run(t, sim.Scenario{
+		Duration: 30 * ms, WarmUp: 10 * ms,
+		Servers: []sim.Server{{Workers: -1, Service: fixed(10)}},
+		Clients: []sim.Client{c},
+		Script:  []sim.Change{{Kind: sim.Errors, For: 20 * ms}},
+		Pool:    bare(balancer.RoundRobin{}),
+	})
+	require.Equal(t, uint64(3), r.Total.Requests)
+	require.Equal(t, uint64(2), r.Requests)
+	require.Equal(t, uint64(1), r.Good)
+	require.Equal(t, 1, r.Changes[0].Recovered.Count)
+	require.Equal(t, 10*ms, r.Changes[0].Recovered.Last)
+}
+
 func TestWarmUp(t *testing.T) {
 	s := sim.Scenario{
 		Duration: 2 * time.Second, WarmUp: time.Second,
