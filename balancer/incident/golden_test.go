@@ -183,6 +183,11 @@ var incidents = []struct {
 		}
 		rounds(20, balancer.Success)
 		rounds(60, balancer.TransportFailure)
+		// One caller gives up while its attempt is out.
+		try := s.pool.Start(balancer.Request{})
+		require.Equal(t, balancer.StepSend, try.Next().Kind)
+		s.sleep(time.Millisecond)
+		try.Stop()
 		rounds(20, balancer.Success)
 		snap := s.pool.Snapshot()
 		require.EqualValues(t, 10, snap.Totals.Granted)

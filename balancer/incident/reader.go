@@ -100,7 +100,7 @@ func (r *Reader) parse(l *Line) error {
 		return err
 	}
 	if string(b) == lastLine {
-		if b, err = r.text(); err == io.EOF {
+		if _, err = r.text(); err == io.EOF {
 			return io.EOF
 		} else if err != nil {
 			return err

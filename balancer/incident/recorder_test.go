@@ -109,6 +109,22 @@ func TestRecorderTriggersOfChoice(t *testing.T) {
 	}
 }
 
+// The gap is over when it is over, to the nanosecond.
+func TestRecorderGap(t *testing.T) {
+	n := 0
+	rec, p, _, _ := failing(t, 2, incident.Config{Gap: time.Second, OnTrigger: func(incident.Incident) { n++ }})
+	rec.Attach(p)
+	at := time.Unix(100, 0)
+	for _, x := range []struct {
+		after time.Duration
+		want  int
+	}{{0, 1}, {0, 1}, {time.Second - 1, 1}, {time.Second, 2}, {2*time.Second - 1, 2}, {2 * time.Second, 3}} {
+		rec.OnEvent(balancer.Event{Kind: balancer.BreakerOpened, At: at.Add(x.after), Upstream: "m0"})
+		require.Equal(t, x.want, n, x.after)
+	}
+	require.EqualValues(t, 3, rec.Suppressed())
+}
+
 // That all upstreams are at their limits no event tells, but the error does.
 func TestRecorderOnError(t *testing.T) {
 	var got []string

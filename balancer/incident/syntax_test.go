@@ -92,6 +92,7 @@ func TestSyntaxErrors(t *testing.T) {
 		{"ten decimals", string(scenario(`{"t":"0.0123456789","in":"time"}`)), 2, "want seconds with up to nine decimals"},
 		{"leading zero", string(scenario(`{"t":"01","in":"time"}`)), 2, "want seconds"},
 		{"beyond", string(scenario(`{"t":"9223372036.854775808","in":"time"}`)), 2, "want seconds"},
+		{"never in digits", string(scenario(`{"t":"1","ev":"wait","r":1,"for":"9223372036.854775807"}`)), 2, "for is \"9223372036.854775807\", want seconds"},
 		{"before the start", string(scenario(`{"t":"-1","in":"time"}`)), 2, "t is before the start"},
 		{"time goes back", string(scenario(`{"t":"1","in":"time"}`, `{"t":"0.999999999","in":"time"}`)), 3, "time goes back from 1 to 0.999999999"},
 		{"request 0", string(scenario(`{"t":"1","in":"acquire","r":0}`)), 2, "r is 0"},

@@ -71,12 +71,14 @@ func TestTimelineCells(t *testing.T) {
 	add(`{"t":"6","ev":"opened","n":3,"b":"a","until":"never"}`)
 	add(`{"t":"6.000000001","ev":"closed","n":4,"b":"a"}`)
 	add(`{"t":"8","ev":"left","n":5,"b":"b"}`)
+	call("9", "a", "success")
+	call("9", "a", "failure") // half
 	add(`{"t":"9.999999999","in":"time"}`)
 	got := drawn(t, scenario(lines...), incident.TimelineOptions{Width: 40})
 	require.Equal(t, "   s  |0               |5", strings.Split(got, "\n")[2])
-	require.Equal(t, ".--!----------------O-------------", lane(got, "a"))
+	require.Equal(t, ".--!----------------O---------x---", lane(got, "a"))
 	require.Equal(t, "x--.------EEEEEEE----------", lane(got, "b"))
-	require.Contains(t, got, "7 attempts, 2 failed")
+	require.Contains(t, got, "9 attempts, 3 failed")
 }
 
 func TestTimelineFits(t *testing.T) {

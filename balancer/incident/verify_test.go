@@ -129,6 +129,42 @@ func TestDivergence(t *testing.T) {
 	})
 }
 
+// No field of an event is overlooked.
+func TestEveryFieldCounts(t *testing.T) {
+	changes := map[string]func(*incident.Line){
+		"t": func(l *incident.Line) { l.At++ }, "r": func(l *incident.Line) { l.Request++ }, "try": func(l *incident.Line) { l.Try++ },
+		"b": func(l *incident.Line) { l.Upstream += "x" }, "fallback": func(l *incident.Line) { l.Fallback = !l.Fallback },
+		"for": func(l *incident.Line) { l.Wait++ }, "end": func(l *incident.Line) { l.End++ }, "n": func(l *incident.Line) { l.Seq++ },
+		"until": func(l *incident.Line) { l.Until++ }, "why": func(l *incident.Line) { l.Why += "x" }, "count": func(l *incident.Line) { l.Count++ },
+		"event": func(l *incident.Line) { l.Event++ },
+	}
+	fields := map[incident.Kind][]string{
+		incident.EvPick: {"t", "r", "b", "fallback"}, incident.EvRetry: {"t", "r", "b", "try", "fallback"}, incident.EvNone: {"t", "r"},
+		incident.EvWait: {"t", "r", "for"}, incident.EvEnd: {"t", "r", "end"}, incident.EvState: {"t", "event", "n", "b", "until", "why", "count"},
+	}
+	seen := map[incident.Kind]bool{}
+	for _, x := range incidents {
+		f, err := incident.Read(strings.NewReader(goldenText(t, x.name)))
+		require.NoError(t, err)
+		cfg, err := f.Header.Config()
+		require.NoError(t, err)
+		for i, l := range f.Lines {
+			if l.Kind.In() || seen[l.Kind] {
+				continue
+			}
+			seen[l.Kind] = true
+			for _, name := range fields[l.Kind] {
+				changes[name](&f.Lines[i])
+				var d *incident.Divergence
+				require.True(t, errors.As(incident.Verify(f.Reader(), cfg), &d), "%v with another %s", l, name)
+				require.Equal(t, i+2, d.Line, name)
+				f.Lines[i] = l
+			}
+		}
+	}
+	require.Len(t, seen, len(fields))
+}
+
 // Replay says which input has nothing to act on.
 func TestReplayErrors(t *testing.T) {
 	for _, x := range []struct{ line, msg string }{
