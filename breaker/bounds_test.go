@@ -84,3 +84,27 @@ func TestIgnoreIsNoOtherError(t *testing.T) {
 	require.NotErrorIs(t, marked, io.EOF)
 	require.ErrorIs(t, breaker.Ignore(io.EOF), io.EOF)
 }
+
+// A growth beyond 64 bits saturates at the cap, and one with a denominator of
+// 2^31 is still exact.
+func TestGrowthAtItsLimits(t *testing.T) {
+	const long = 20_000_000_000_000_000 // 1000 times that is between 2^64 and 2^65
+	x := newScript(t, breaker.Config{ConsecutiveFailures: 1, OpenFor: long, OpenGrowth: 1000, OpenMax: math.MaxInt64 - 1})
+	require.Equal(t, []time.Duration{long, math.MaxInt64 - 1}, x.reopen(0, 2))
+
+	x = newScript(t, breaker.Config{ConsecutiveFailures: 1, OpenFor: 1 << 31, OpenGrowth: 1 + 1.0/(1<<31)})
+	require.Equal(t, []time.Duration{1 << 31, 1<<31 + 1}, x.reopen(0, 2))
+}
+
+// A state is refused for its version alone.
+func TestVersionIsChecked(t *testing.T) {
+	x := newScript(t, three)
+	x.calls(0, "SFF")
+	saved := x.c.AppendState(nil, 0)
+	_, err := x.c.RestoreState(saved, 0)
+	require.NoError(t, err)
+	saved[0]++
+	_, err = x.c.RestoreState(saved, 0)
+	require.ErrorIs(t, err, breaker.ErrState)
+	require.ErrorContains(t, err, "version 2")
+}

@@ -3,6 +3,7 @@ package outlier_test
 import (
 	"hash/fnv"
 	"math"
+	"math/bits"
 	"testing"
 	"time"
 
@@ -72,4 +73,89 @@ func TestWideArithmetic(t *testing.T) {
 	require.Equal(t, []uint64{1, 1}, []uint64{hi, lo})
 	hi, lo = outlier.Total([]uint64{math.MaxUint64, 2}, []uint64{2})
 	require.Equal(t, []uint64{0, math.MaxUint64}, []uint64{hi, lo})
+}
+
+// Draws are numbered by the verdicts on the host, from 1, in a stream of their
+// own for jitter and for each rule: recordings depend on it.
+func TestDrawsAreNumberedByVerdict(t *testing.T) {
+	const seed, key = 1, 100 // of the rig and of its host 0
+	below := func(stream, n, limit uint64) int64 {
+		hi, _ := bits.Mul64(outlier.Draw(seed^key, stream, n), limit)
+		return int64(hi)
+	}
+	for i, jitter := range jitters(newRig(t, 1, 3, outlier.Config{Jitter: 5 * time.Second, Forgive: -1}), 0, 20) {
+		require.Equal(t, below(1, uint64(i)+1, uint64(5*sec)+1), jitter, "ejection %d", i)
+	}
+	r := newRig(t, 1, 3, outlier.Config{Enforce: 50, Base: 1, Max: 1})
+	for i := range int64(20) {
+		r.mixed(2*i, 0, 0, 5)
+		require.Equal(t, below(16+1, uint64(i)+1, 100) < 50, r.hosts[0].Ejected(), "verdict %d", i)
+		r.c.Poll(2*i + 1)
+	}
+}
+
+// What the inline rule compared: failures and results of the interval.
+func TestInlineNumbers(t *testing.T) {
+	r := newRig(t, sec, 3, outlier.Config{
+		Consecutive: -1, FailurePercentage: outlier.FailurePercentage{On: true, Inline: true, Threshold: 40, MinRequests: 5},
+	})
+	r.mixed(1, 0, 3, 2)
+	ch := r.drain()
+	require.Len(t, ch, 1)
+	require.Equal(t, []int64{2, 5}, []int64{ch[0].Seen, ch[0].Limit})
+}
+
+// The score is exact also where one of its two products needs more than 64 bits
+// and the other does not.
+func TestScoreOfLongCalls(t *testing.T) {
+	for _, c := range []struct {
+		first, second time.Duration
+		want          int64
+	}{
+		{100 * time.Hour, time.Millisecond, 270_000_000_250_000_000},
+		{time.Millisecond, 100 * time.Hour, 90_000_000_750_000_000},
+	} {
+		r := newRig(t, sec, 3, outlier.Config{Latency: outlier.Latency{On: true}})
+		r.slow(1, 0, c.first)
+		r.slow(2, 0, c.second)
+		score, ok := r.hosts[0].Score()
+		require.True(t, ok)
+		require.Equal(t, c.want, score)
+	}
+}
+
+// The run of failures stays where it ends, below the limit of a rule that is off.
+func TestStreakEnds(t *testing.T) {
+	r := newRig(t, sec, 3, outlier.Config{Consecutive: -1})
+	outlier.SetStreak(r.hosts[0], math.MaxUint32-2)
+	r.mixed(0, 0, 0, 3)
+	require.Equal(t, uint32(math.MaxUint32-1), uint32(r.hosts[0].Streak()))
+	r.want(0)
+}
+
+// At the end of time a ramp has one step left.
+func TestRampAtTheEndOfTime(t *testing.T) {
+	cfg := fixed(5, time.Second)
+	cfg.Return = outlier.Ramp
+	r := newRig(t, 1, 3, cfg)
+	r.mixed(math.MaxInt64-1-sec, 0, 0, 5)
+	r.drain()
+	r.c.Poll(math.MaxInt64)
+	ch := r.drain()
+	require.Len(t, ch, 2)
+	require.Equal(t, []outlier.Kind{outlier.Returned, outlier.Stepped}, []outlier.Kind{ch[0].Kind, ch[1].Kind})
+	require.Equal(t, []int{250, 1000}, []int{ch[0].Weight, ch[1].Weight})
+}
+
+// A rate of exactly Dead is dead: here the mean and the deviation see nobody.
+func TestExactlyDead(t *testing.T) {
+	r := newRig(t, sec, 6, outlier.Config{Consecutive: -1, SuccessRate: outlier.SuccessRate{On: true}})
+	for i := range 6 {
+		if i < 2 {
+			r.mixed(1, i, 10, 90)
+		} else {
+			r.mixed(1, i, 100, 0)
+		}
+	}
+	r.sweep(10, 0, 1)
 }

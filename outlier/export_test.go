@@ -18,6 +18,9 @@ func BaselineOf(c *Core, h *Host) (int64, bool) { return c.baseline(h) }
 // SetCount gives h a count that no run of a test reaches.
 func SetCount(h *Host, n int32) { h.count = n }
 
+// SetStreak gives h a run of failures that no run of a test reaches.
+func SetStreak(h *Host, n uint32) { h.streak = n }
+
 // Waiting returns how many changes the queue of c has room for.
 func Waiting(c *Core) int { return cap(c.queue.list) }
 
