@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"strconv"
 	"testing"
 	"time"
 
@@ -64,7 +65,8 @@ func TestValidate(t *testing.T) {
 				} else {
 					require.Equal(t, name, bad(set(-1)))
 				}
-				if f.Type.Kind() == reflect.Int {
+				// An int of 32 bits holds nothing beyond some of the limits.
+				if f.Type.Kind() == reflect.Int && strconv.IntSize > 32 {
 					require.Equal(t, name, bad(set(math.MaxInt)))
 				}
 			}
