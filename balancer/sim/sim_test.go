@@ -476,6 +476,24 @@ func TestSkipOne(t *testing.T) {
 	}
 }
 
+// A run that goes on for longer begins in the same way: nothing looks ahead.
+func TestPrefix(t *testing.T) {
+	until := func(d time.Duration) (out []sim.Attempt) {
+		s := mess(6)
+		s.Duration = d
+		_, all := watch(t, s)
+		for _, a := range all {
+			if a.Sent+a.Took < 2*time.Second {
+				out = append(out, a)
+			}
+		}
+		return out
+	}
+	short := until(2 * time.Second)
+	require.NotEmpty(t, short)
+	require.Equal(t, short, until(4*time.Second))
+}
+
 // Two configurations see the same arrivals and the same service times.
 func TestPaired(t *testing.T) {
 	s := sim.Scenario{
@@ -506,6 +524,7 @@ func TestEdges(t *testing.T) {
 	require.Equal(t, uint64(3), r.Total.Requests)
 	require.Equal(t, uint64(2), r.Requests)
 	require.Equal(t, uint64(1), r.Good)
+	require.Equal(t, uint64(1), r.Failed)
 	require.Equal(t, 1, r.Changes[0].Recovered.Count)
 	require.Equal(t, 10*ms, r.Changes[0].Recovered.Last)
 }
