@@ -86,7 +86,17 @@ func TestDrawsAreNumberedByVerdict(t *testing.T) {
 	for i, jitter := range jitters(newRig(t, 1, 3, outlier.Config{Jitter: 5 * time.Second, Forgive: -1}), 0, 20) {
 		require.Equal(t, below(1, uint64(i)+1, uint64(5*sec)+1), jitter, "ejection %d", i)
 	}
-	r := newRig(t, 1, 3, outlier.Config{Enforce: 50, Base: 1, Max: 1})
+	// A sweep counts on.
+	r := newRig(t, sec, 3, outlier.Config{
+		Consecutive: -1, Jitter: 5 * time.Second, Base: time.Second, Max: time.Second,
+		FailurePercentage: outlier.FailurePercentage{On: true, MinHosts: 1},
+	})
+	for i := range int64(5) {
+		r.mixed(10*i+7, 0, 0, 50)
+		r.sweep(10*i+10, 0)
+		require.Equal(t, below(1, uint64(i)+1, uint64(5*sec)+1), r.hosts[0].Until()-(10*i+11)*sec, "sweep %d", i)
+	}
+	r = newRig(t, 1, 3, outlier.Config{Enforce: 50, Base: 1, Max: 1})
 	for i := range int64(20) {
 		r.mixed(2*i, 0, 0, 5)
 		require.Equal(t, below(16+1, uint64(i)+1, 100) < 50, r.hosts[0].Ejected(), "verdict %d", i)
