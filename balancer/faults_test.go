@@ -148,6 +148,36 @@ func TestUnknownLatencyIsNotSlow(t *testing.T) {
 	require.False(t, b.status(0).Measured)
 }
 
+// What is scored ends with the first byte of the answer, unless the Report says
+// how long it took; the call no longer waits, and is in flight until its end.
+func TestAnsweredEndsTheLatency(t *testing.T) {
+	cfg := free(balancer.Retry{})
+	cfg.Breaker = breaker.Config{SlowRate: 0.5, SlowAfter: time.Second, MinCalls: 2}
+	for _, c := range []struct {
+		report balancer.Report
+		want   time.Duration
+		slow   bool
+	}{
+		{balancer.Report{Outcome: balancer.Success}, 30 * time.Millisecond, false},
+		{balancer.Report{Outcome: balancer.Success, Latency: 7 * time.Millisecond}, 7 * time.Millisecond, false},
+		{balancer.Report{Outcome: balancer.Success, Latency: 2 * time.Second}, 2 * time.Second, true},
+	} {
+		b := newBench(t, cfg, ups("a")...)
+		l, m := b.acquire(), b.acquire()
+		b.clk.Advance(30 * time.Millisecond)
+		l.Answered()
+		m.Answered()
+		require.Zero(t, b.status(0).Oldest)
+		require.Equal(t, 2, b.status(0).Inflight)
+		b.clk.Advance(time.Minute)
+		l.Answered() // only the first counts
+		l.Settle(c.report)
+		require.Equal(t, c.want, b.status(0).Latency)
+		m.Settle(c.report)
+		require.Equal(t, c.slow, b.status(0).Breaker == breaker.Open)
+	}
+}
+
 // Returns is when the upstream comes back, also if something else happens to it
 // before, and also if more than time keeps it out.
 func TestReturns(t *testing.T) {

@@ -484,12 +484,17 @@ func (m *poolModel) check() {
 // The Pool does what its definition says, whatever happens in whatever order.
 func TestPoolModel(t *testing.T) {
 	setFlag(t, "rapid.steps", "50")
+	setFlag(t, "rapid.checks", "300")
 	checkSeeded(t, 0x9001, poolProperty)
 }
 
-// setFlag sets a flag for the time of one test.
+// setFlag sets a flag for the time of one test, unless the command line has.
 func setFlag(t *testing.T, name, value string) {
-	old := flag.Lookup(name).Value.String()
+	f := flag.Lookup(name)
+	old := f.Value.String()
+	if old != f.DefValue {
+		return
+	}
 	if err := flag.Set(name, value); err != nil {
 		t.Fatal(err)
 	}
