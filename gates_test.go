@@ -37,6 +37,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/balancer"
 	"github.com/evenkeel-go/evenkeel/balancer/health"
+	"github.com/evenkeel-go/evenkeel/balancer/incident"
 	"github.com/evenkeel-go/evenkeel/breaker"
 	"github.com/evenkeel-go/evenkeel/clock"
 	"github.com/evenkeel-go/evenkeel/ewma"
@@ -2018,6 +2019,32 @@ func TestG14ReplayGolden(t *testing.T) {
 	}
 	for name, p := range policies() {
 		require.Equal(t, golden[name], eventLog(t, p, 7, 3000), name)
+	}
+}
+
+// G13: the golden incidents - presets and edges, as files - replay byte for byte
+// from their inputs alone. One that does not is written out, with the command
+// that shows where it parts.
+func TestG13GoldenIncidentsReplay(t *testing.T) {
+	files, err := filepath.Glob("balancer/incident/testdata/*.jsonl")
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(files), 6)
+	for _, name := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(name), ".jsonl"), func(t *testing.T) {
+			want, err := os.ReadFile(name)
+			require.NoError(t, err)
+			file, err := incident.Read(bytes.NewReader(want))
+			require.NoError(t, err)
+			cfg, err := file.Header.Config()
+			require.NoError(t, err)
+			var got bytes.Buffer
+			require.NoError(t, incident.Replay(&got, file.Inputs().Reader(), cfg))
+			if !bytes.Equal(want, got.Bytes()) {
+				out := filepath.Join(os.TempDir(), "replayed-"+filepath.Base(name))
+				require.NoError(t, os.WriteFile(out, got.Bytes(), 0o644))
+				t.Errorf("the replay differs; it is in %s, and the first difference in: go run ./examples/replay -verify %s", out, name)
+			}
+		})
 	}
 }
 

@@ -1,7 +1,7 @@
 // Incident plays two scripted incidents on a clock that is moved by hand and
 // prints what the Pool does about them: every request's trail, every change of
-// state, and what is known of each upstream. The same seed prints the same
-// bytes, on every machine.
+// state, what is known of each upstream, and the whole incident as lanes. The
+// same seed prints the same bytes, on every machine.
 //
 //	go run ./examples/incident
 //	go run ./examples/incident -seed 42
@@ -17,6 +17,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/balancer"
 	"github.com/evenkeel-go/evenkeel/balancer/balancertest"
+	"github.com/evenkeel-go/evenkeel/balancer/incident"
 	"github.com/evenkeel-go/evenkeel/balancer/preset"
 	"github.com/evenkeel-go/evenkeel/clock"
 	"github.com/evenkeel-go/evenkeel/hashring"
@@ -53,6 +54,7 @@ type stage struct {
 	clk   *clock.Manual
 	start time.Time
 	pool  *balancer.Pool[*balancertest.Upstream]
+	tape  *balancer.Tape
 }
 
 func newStage(w io.Writer, cfg balancer.Config, ups ...*balancertest.Upstream) (*stage, error) {
@@ -70,8 +72,22 @@ func newStage(w io.Writer, cfg balancer.Config, ups ...*balancertest.Upstream) (
 		fmt.Fprintf(w, "  %5d ms  * %s\n", e.At.Sub(s.start).Milliseconds(), what)
 	}
 	pool, err := balancer.NewPool(cfg, ups...)
-	s.pool = pool
-	return s, err
+	if err != nil {
+		return nil, err
+	}
+	s.pool, s.tape = pool, balancer.NewTape(1<<16)
+	pool.Attach(s.tape)
+	return s, nil
+}
+
+// lanes draws what has happened, a lane for each upstream.
+func (s *stage) lanes(note string) error {
+	rec := incident.FromRecording(s.tape.Dump(s.pool), s.pool.Config(), incident.Options{Note: note})
+	if err := incident.Timeline(s.w, rec, incident.TimelineOptions{Captions: 8}); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(s.w)
+	return err
 }
 
 // send sends one request and prints its trail.
@@ -128,7 +144,7 @@ func scripted(w io.Writer, seed uint64) error {
 	snap := s.pool.Snapshot()
 	t := snap.Totals
 	fmt.Fprintf(w, "  totals: requests %d, retries %d, failovers %d, retry tokens left %.1f\n\n", t.Requests, t.Retries, t.Failovers, snap.Tokens)
-	return nil
+	return s.lanes("The four acts, seen from above.")
 }
 
 // drawn is a rougher incident under the zero Config: four upstreams under
@@ -159,7 +175,7 @@ func drawn(w io.Writer, seed uint64) error {
 	// Let the answers that are still on their way arrive.
 	s.clk.Advance(time.Second)
 	s.table()
-	return nil
+	return s.lanes("B refuses connections, D slows down.")
 }
 
 // load is the traffic of the drawn incident and what came of it since the

@@ -9,6 +9,10 @@
 //
 //	go run ./examples/replay
 //	go run ./examples/replay -file incident.jsonl
+//
+// With -verify it records nothing: it verifies and draws a file that is there.
+//
+//	go run ./examples/replay -verify balancer/incident/testdata/fallback.jsonl
 package main
 
 import (
@@ -36,8 +40,13 @@ func main() {
 	flag.StringVar(&opt.file, "file", filepath.Join(os.TempDir(), "evenkeel-incident.jsonl"), "where to write the recording")
 	flag.DurationVar(&opt.phase, "phase", time.Second, "how long each of the three phases lasts")
 	flag.IntVar(&opt.workers, "workers", 4, "requests at once")
+	verify := flag.String("verify", "", "a recording to verify and draw, instead of making one")
 	flag.Parse()
-	if err := run(os.Stdout, opt); err != nil {
+	act := func() error { return run(os.Stdout, opt) }
+	if *verify != "" {
+		act = func() error { return check(os.Stdout, *verify) }
+	}
+	if err := act(); err != nil {
 		fmt.Fprintln(os.Stderr, "replay:", err)
 		os.Exit(1)
 	}
