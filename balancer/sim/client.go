@@ -11,12 +11,13 @@ import (
 // client is one client at work.
 type client struct {
 	*Client
-	pool  *balancer.Pool[*node]
-	index uint32
-	salt  uint64
-	sees  []int // servers, by index
-	skip  map[uint64]bool
-	think sampler
+	pool     *balancer.Pool[*node]
+	index    uint32
+	salt     uint64
+	arrivals uint64 // what does not depend on n of draw(salt, streamArrival, n)
+	sees     []int  // servers, by index
+	skip     map[uint64]bool
+	think    sampler
 
 	sent   uint64   // open-loop arrivals so far
 	gap    uint64   // mean time between them, in q16 nanoseconds
@@ -62,6 +63,7 @@ func (l *limits) drop() {
 
 func newClient(m *machine, g *Client, index uint32) client {
 	c := client{Client: g, index: index, salt: draw(m.s.Seed, streamClient, uint64(index))}
+	c.arrivals = saltOf(c.salt, streamArrival)
 	c.sees = make([]int, len(m.nodes))
 	for i := range c.sees {
 		c.sees[i] = i
@@ -128,10 +130,10 @@ func (m *machine) scheduleArrival(c *client) {
 			// Both have 16 places; a gap is below 2^63.
 			gap = uint64(shiftSat(gap<<1, q32/m.load, 17))
 		}
-		x := draw(c.salt, streamArrival, c.sent)
+		x := mix(c.arrivals + c.sent*golden)
 		switch {
 		case !c.Even:
-			c.nextAt += uint64(shiftSat(gap, mathTables().exponential(x), 32))
+			c.nextAt += uint64(shiftSat(gap, m.tables.exponential(x), 32))
 		case c.sent == 0:
 			c.nextAt += below(x, gap)
 		default:
@@ -194,7 +196,8 @@ func (m *machine) request(ci, user uint32, id uint64) {
 	if m.now >= m.warm {
 		m.out.Counts.Requests++
 	}
-	m.out.Series[m.now/m.interval].Requests++
+	r.column = m.series()
+	m.out.Series[r.column].Requests++
 	m.drive(ri)
 }
 
@@ -235,7 +238,7 @@ func (m *machine) send(ri uint32, si int) {
 		m.out.Servers[si].Attempts++
 	}
 	if m.now < m.endAt {
-		m.out.Series[m.now/m.interval].Attempts++
+		m.out.Series[m.series()].Attempts++
 	}
 
 	end := satAdd(m.now, int64(c.Timeout))
@@ -356,7 +359,7 @@ func (m *machine) finish(ri uint32, end balancer.End) {
 			m.out.FailLatency.Add(took)
 		}
 	}
-	col := &m.out.Series[r.start/m.interval]
+	col := &m.out.Series[r.column]
 	if r.ok {
 		col.OK++
 	}

@@ -42,6 +42,12 @@ func draw(seed, stream, n uint64) uint64 {
 	return mix(mix(mix(seed+0x9e3779b97f4a7c15)^stream*0xd1342543de82ef95) + n*0x9e3779b97f4a7c15)
 }
 
+// saltOf is the part of draw that does not depend on n:
+// draw(seed, stream, n) = mix(saltOf(seed, stream) + n*golden).
+func saltOf(seed, stream uint64) uint64 {
+	return mix(mix(seed+golden) ^ stream*0xd1342543de82ef95)
+}
+
 // below maps 64 uniform bits to [0, n).
 func below(x, n uint64) uint64 {
 	hi, _ := bits.Mul64(x, n)

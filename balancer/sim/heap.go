@@ -81,18 +81,17 @@ func (h *heap) down(e event) {
 		if first >= len(q) {
 			break
 		}
-		kids := q[first:min(first+4, len(q))]
-		least := 0
-		for c := 1; c < len(kids); c++ {
-			if before(&kids[c], &kids[least]) {
-				least = c
+		least, at := first, &q[first]
+		for c := first + 1; c < min(first+4, len(q)); c++ {
+			if k := &q[c]; k.at < at.at || k.at == at.at && k.seq < at.seq {
+				least, at = c, k
 			}
 		}
-		if !before(&kids[least], &e) {
+		if !before(at, &e) {
 			break
 		}
-		q[i] = kids[least]
-		i = first + least
+		q[i] = *at
+		i = least
 	}
 	q[i] = e
 }

@@ -58,8 +58,11 @@ type machine struct {
 	effects, spare []effect
 	scriptAhead    bool // the script has a boundary in the queue
 
-	out      Result
-	interval int64
+	out       Result
+	interval  int64
+	column    int // of Series that now falls into
+	columnEnd int64
+	tables    *tables
 }
 
 // request is one request under way.
@@ -68,6 +71,7 @@ type request struct {
 	id       uint64
 	start    int64
 	deadline int64 // never, if it has none
+	column   int   // of Series
 	client   uint32
 	user     uint32
 	next     uint32 // in the list of free ones
@@ -112,8 +116,9 @@ func newMachine(s Scenario) (*machine, error) {
 	m := &machine{
 		s: s, start: time.Unix(0, 0).UTC(), endAt: int64(s.Duration), warm: int64(s.WarmUp),
 		load: q16, freeRequest: nobody, freeAttempt: nobody, byID: map[string]int{},
-		interval: int64(s.interval()),
+		interval: int64(s.interval()), tables: mathTables(),
 	}
+	m.columnEnd = m.interval
 	m.clk = clock.NewManual(m.start)
 	m.out.Seed, m.out.Duration, m.out.WarmUp, m.out.Interval = s.Seed, s.Duration, s.WarmUp, s.interval()
 	m.out.Series = make([]Column, (m.endAt+m.interval-1)/m.interval)
@@ -274,6 +279,16 @@ func (m *machine) step() bool {
 		m.script()
 	}
 	return true
+}
+
+// series is the column of Series for the present, which must be before
+// Duration. It divides once per column, not once per request.
+func (m *machine) series() int {
+	if m.now >= m.columnEnd {
+		m.column = int(m.now / m.interval)
+		m.columnEnd = int64(m.column+1) * m.interval
+	}
+	return m.column
 }
 
 // sync moves the Pools' clock to the present.
