@@ -108,3 +108,29 @@ func TestVersionIsChecked(t *testing.T) {
 	require.ErrorIs(t, err, breaker.ErrState)
 	require.ErrorContains(t, err, "version 2")
 }
+
+// A result at the very instant at which a slice ends belongs to the next one,
+// and so leaves the window one slice later.
+func TestSlicesMeet(t *testing.T) {
+	x := newScript(t, breaker.Config{FailureRate: 1, Window: 10 * time.Second})
+	x.call(0, true)
+	x.call(s, true)
+	require.Equal(t, 2, x.c.Counts(10*s-1).Calls)
+	require.Equal(t, 1, x.c.Counts(10*s).Calls)
+	require.Equal(t, 1, x.c.Counts(11*s-1).Calls)
+	require.Zero(t, x.c.Counts(11*s).Calls)
+}
+
+// A ticket that is cut short anywhere is refused.
+func TestTicketIsWhole(t *testing.T) {
+	x := newScript(t, three)
+	saved := x.allow(1000).AppendState(nil, 1)
+	var got breaker.Ticket
+	for n := range saved {
+		_, err := got.RestoreState(saved[:n], 1)
+		require.ErrorIs(t, err, breaker.ErrState, "first %d bytes", n)
+	}
+	_, err := got.RestoreState(saved, 1)
+	require.NoError(t, err)
+	require.EqualValues(t, 1000, got.At())
+}
