@@ -109,6 +109,18 @@ func TestRestoreDamaged(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(100<<20))
+	// A single bit: an error, or a Pool that holds together.
+	for i := range 8 * len(saved) {
+		flipped := slices.Clone(saved)
+		flipped[i/8] ^= 1 << (i % 8)
+		cfg.Seed = 0
+		if p, err := balancer.RestorePool(cfg, flipped, abc...); err == nil {
+			require.NoError(t, p.Check(), "bit %d", i)
+		} else {
+			require.ErrorIs(t, err, balancer.ErrState, "bit %d", i)
+		}
+	}
+	cfg.Seed = 3
 	_, err := balancer.RestorePool(cfg, append(saved[:len(saved):len(saved)], 0), abc...)
 	require.ErrorIs(t, err, balancer.ErrState, "something after the end")
 	_, err = balancer.RestorePool(cfg, saved, abc[:2]...)
