@@ -130,7 +130,7 @@ func right(t *testing.T, def uint64, m porcupine.Model, take func(schedule) []po
 	t.Helper()
 	seed, _ := seedOf(t, def)
 	overlap, undecided := 0, 0
-	rounds := opsOf(t, 100)
+	rounds := opsOf(t, 50)
 	for i := range rounds {
 		ops := take(schedule{seed: seed + uint64(i), calls: calls, serial: i == 0})
 		if i > 0 {
