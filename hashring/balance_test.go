@@ -255,6 +255,12 @@ func TestBoundedSaturates(t *testing.T) {
 		require.Equal(t, math.MaxInt-807, b.Limit(1, math.MaxInt/1000-1, 1), "1000 times 9223372036854775")
 		require.Equal(t, math.MaxInt, b.Limit(1, math.MaxInt/1000, 1), "1000 more")
 		require.Equal(t, math.MaxInt, b.Limit(1, math.MaxInt>>6, 1))
+
+		// 2^31 times 2^32 is one more than the largest int.
+		weight, total := int64(1<<31), int64(1<<32-1)
+		b, err := hashring.NewBounded(hashring.BoundedConfig{Factor: 100}, outside{ids: []string{"a"}, weights: []int{int(weight)}})
+		require.NoError(t, err)
+		require.Equal(t, math.MaxInt, b.Limit(0, int(total), 1))
 	}
 	for _, key := range keys("k", 200) {
 		// Whoever is missing has no load, and a has more than its share.
