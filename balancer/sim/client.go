@@ -61,6 +61,9 @@ func (l *limits) drop() {
 	l.size--
 }
 
+// newClient makes a client of a group. Its salt depends on the seed and its index
+// alone, so that a change of one group's settings leaves the others' draws as
+// they were. The caller adds the Pool.
 func newClient(m *machine, g *Client, index uint32) client {
 	c := client{Client: g, index: index, salt: draw(m.s.Seed, streamClient, uint64(index))}
 	c.arrivals = saltOf(c.salt, streamArrival)
@@ -96,7 +99,9 @@ func newClient(m *machine, g *Client, index uint32) client {
 	return c
 }
 
-// begin schedules the first requests of a client.
+// begin schedules the first requests of a client. Users begin at different points
+// of their first pause: started together they would stay in step for as long as
+// the answers take the same time.
 func (m *machine) begin(ci uint32) {
 	c := &m.clients[ci]
 	if c.Users == 0 {
@@ -115,7 +120,10 @@ func (m *machine) begin(ci uint32) {
 	}
 }
 
-// scheduleArrival schedules the client's next open-loop request.
+// scheduleArrival schedules the client's next open-loop request, if there is one
+// before the end. Arrivals are added up with 16 binary places, so that a gap that
+// is no whole number of nanoseconds does not drift. One arrival at a time is in
+// the queue, however many are to come.
 func (m *machine) scheduleArrival(c *client) {
 	var at int64
 	switch {
@@ -152,18 +160,23 @@ func (m *machine) arrive(ci uint32) {
 	c := &m.clients[ci]
 	c.sent++
 	id := c.sent
+	// The next arrival goes first: it fills the hole that this one has left at
+	// the top of the heap, and rarely sinks far.
 	m.scheduleArrival(c)
 	m.request(ci, 0, id)
 }
 
-// userSends begins a request of a user.
+// userSends begins a request of a user. Its number has the user in it: numbers
+// counted over all users would depend on who was answered first, and a request
+// that is left out would change all that follow.
 func (m *machine) userSends(ci, user uint32) {
 	c := &m.clients[ci]
 	c.users[user]++
 	m.request(ci, user, uint64(user+1)<<32|c.users[user])
 }
 
-// request begins a request, unless it is to be skipped.
+// request begins a request, unless it is to be skipped. A user whose request is
+// skipped goes on to think.
 func (m *machine) request(ci, user uint32, id uint64) {
 	c := &m.clients[ci]
 	if c.skip != nil && c.skip[id] {
@@ -201,7 +214,9 @@ func (m *machine) request(ci, user uint32, id uint64) {
 	m.drive(ri)
 }
 
-// drive does what a request's retry machine wants.
+// drive does what a request's retry machine wants next. It is called whenever the
+// request has no attempt out: at its beginning, after an attempt was settled, and
+// after a wait.
 func (m *machine) drive(ri uint32) {
 	m.sync()
 	r := &m.requests[ri]
@@ -216,7 +231,9 @@ func (m *machine) drive(ri uint32) {
 	}
 }
 
-// send is the beginning of an attempt.
+// send is the beginning of an attempt. Its draws are keyed by client, request,
+// attempt and server: another server, or another attempt, draws anew, and nothing
+// else that happens has a say.
 func (m *machine) send(ri uint32, si int) {
 	ai := m.newAttempt()
 	a, r := &m.attempts[ai], &m.requests[ri]
@@ -241,6 +258,8 @@ func (m *machine) send(ri uint32, si int) {
 		m.out.Series[m.series()].Attempts++
 	}
 
+	// A request's deadline may cut an attempt short, and such limits are in no
+	// order, so they are events of their own. The others go through the ring.
 	end := satAdd(m.now, int64(c.Timeout))
 	switch {
 	case r.deadline != never && (c.Timeout == 0 || r.deadline < end):
@@ -257,11 +276,14 @@ func (m *machine) send(ri uint32, si int) {
 }
 
 // timeouts ends the client's oldest attempt, if it still waits, and schedules
-// the next limit that matters.
+// the next limit that matters. Each limit keeps the number that it was given when
+// its attempt began, so that the order of events is the one that an event for
+// each of them would have.
 func (m *machine) timeouts(ci uint32) {
 	c := &m.clients[ci]
 	x := *c.limits.first()
 	c.limits.drop()
+	// A retry may push a limit of its own: armed stays set until this is over.
 	if m.waits(x) {
 		m.giveUp(x.attempt)
 	}
@@ -277,13 +299,16 @@ func (m *machine) timeouts(ci uint32) {
 	}
 }
 
-// waits tells whether the attempt of a limit has not been settled yet.
+// waits tells whether the attempt of a limit has not been settled yet. The slot
+// may have a new tenant since, which the generation tells apart.
 func (m *machine) waits(x limit) bool {
 	a := &m.attempts[x.attempt]
 	return a.gen == x.attemptG && a.request != nobody
 }
 
-// giveUp ends an attempt for its client, which waits no longer.
+// giveUp ends an attempt for its client, which waits no longer. The server does
+// not learn of it, and keeps its part of the attempt until it has finished; but
+// for a black hole, which never does.
 func (m *machine) giveUp(ai uint32) {
 	a := &m.attempts[ai]
 	ri := a.request
@@ -342,7 +367,9 @@ func (m *machine) recovered(a *attempt) {
 	}
 }
 
-// finish is the end of a request.
+// finish is the end of a request. It belongs to the part of the run in which it
+// arrived, not to that in which it ended: a run that counted by the end would
+// leave out the slow ones.
 func (m *machine) finish(ri uint32, end balancer.End) {
 	r := &m.requests[ri]
 	c := &m.clients[r.client]

@@ -72,7 +72,8 @@ func (h *heap) pop() event {
 	return h.q[0]
 }
 
-// down puts e into the free root and moves it to where it belongs.
+// down puts e into the free root and moves it to where it belongs. O(log n), and
+// much less where e comes soon, as the next arrival does.
 func (h *heap) down(e event) {
 	q := h.q
 	i := 0

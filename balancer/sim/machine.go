@@ -109,6 +109,8 @@ const (
 	placeHole          // swallowed
 )
 
+// newMachine sets a run up to its first event. Pools come last: they ask which
+// servers there are.
 func newMachine(s Scenario) (*machine, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -140,6 +142,8 @@ func newMachine(s Scenario) (*machine, error) {
 	return m, nil
 }
 
+// addServers makes the fleet, in the order of the scenario. That order is only
+// how results are listed: draws are keyed by id.
 func (m *machine) addServers() {
 	for _, g := range m.s.Servers {
 		for k := range atLeastOne(g.Count) {
@@ -162,6 +166,8 @@ func (m *machine) addServers() {
 	}
 }
 
+// addScript resolves the names of the script. Samplers are pointed to by effects,
+// so the slice must not grow after this.
 func (m *machine) addScript() {
 	m.plays = make([]play, len(m.s.Script))
 	m.out.Changes = make([]ChangeResult, len(m.s.Script))
@@ -183,6 +189,7 @@ func (m *machine) addScript() {
 	}
 }
 
+// addClients makes the clients with a Pool each, all on the one clock.
 func (m *machine) addClients() error {
 	for gi := range m.s.Clients {
 		g := &m.s.Clients[gi]
@@ -291,7 +298,8 @@ func (m *machine) series() int {
 	return m.column
 }
 
-// sync moves the Pools' clock to the present.
+// sync moves the Pools' clock to the present. Only what is about to call a Pool
+// does it; no timer is armed on the clock, so nothing runs in between.
 func (m *machine) sync() {
 	if m.clkAt != m.now {
 		m.clk.Advance(time.Duration(m.now - m.clkAt))
@@ -299,7 +307,8 @@ func (m *machine) sync() {
 	}
 }
 
-// poolEvent notes when a change of the script shows in a client's Pool.
+// poolEvent notes when a change of the script shows in a client's Pool. The event
+// has the time at which it was due, which may be before now.
 func (m *machine) poolEvent(client uint32, ev balancer.Event) {
 	si, known := m.byID[ev.Upstream]
 	if !known || ev.Kind != balancer.UpstreamEjected && ev.Kind != balancer.BreakerOpened {
@@ -336,7 +345,7 @@ func (m *machine) countOpen(by int64) {
 	m.open += by
 }
 
-// result closes the books.
+// result closes the books. What is still under way then never ends.
 func (m *machine) result() Result {
 	m.countOpen(0)
 	r := &m.out

@@ -57,7 +57,9 @@ func newServer(g Server, id string) server {
 	return s
 }
 
-// receive is the arrival of an attempt at its server.
+// receive is the arrival of an attempt at its server. The cases are in the order
+// in which a real one would meet them: is there anybody, does it read, does it
+// fail before it works, is a worker free, is there room to wait.
 func (m *machine) receive(ai uint32) {
 	a := &m.attempts[ai]
 	si := a.server
@@ -90,14 +92,17 @@ func (m *machine) receive(ai uint32) {
 	}
 }
 
-// refuse answers without a service.
+// refuse answers without a service. It takes no worker, so a server may refuse any
+// number at once.
 func (m *machine) refuse(ai uint32, o balancer.Outcome, after int64) {
 	a := &m.attempts[ai]
 	a.place, a.outcome = placeRefused, o
 	m.push(satAdd(m.now, after), evAnswer, ai, 0)
 }
 
-// serve begins the service of an attempt.
+// serve begins the service of an attempt. How long it takes and how it ends is
+// settled now: what changes later does not reach what is in service, but for a
+// crash and a stall.
 func (m *machine) serve(ai uint32) {
 	a := &m.attempts[ai]
 	si := a.server
@@ -113,6 +118,7 @@ func (m *machine) serve(ai uint32) {
 	if f := e.slow(m.now); f != q16 {
 		d = scaled(d, f)
 	}
+	// Bounded, so that no factor can push the end beyond the range of time.
 	d = min(max(1, d), int64(maxTime))
 	a.place, a.outcome, a.epoch = placeWorker, balancer.Success, s.epoch
 	if e.errors > 0 && hit(a.draw(drawError), e.errors) {
@@ -125,7 +131,9 @@ func (m *machine) serve(ai uint32) {
 	m.push(satAdd(m.now, d), evAnswer, ai, 0)
 }
 
-// answer is the end of an attempt at its server.
+// answer is the end of an attempt at its server. The worker takes the next from
+// the queue before the client learns of the answer, as it would while the answer
+// travels.
 func (m *machine) answer(ai uint32) {
 	a := &m.attempts[ai]
 	si := a.server
@@ -146,7 +154,8 @@ func (m *machine) answer(ai uint32) {
 	m.reply(ai)
 }
 
-// work gives the free workers of a server what waits.
+// work gives the free workers of a server what waits. Whenever a worker becomes
+// free it is called, so that no worker idles beside a queue.
 func (m *machine) work(si uint32) {
 	s := &m.servers[si]
 	for s.head != nobody && (s.workers < 0 || s.busy < s.workers) {
@@ -164,7 +173,8 @@ func (m *machine) work(si uint32) {
 	}
 }
 
-// reply hands the answer to the client, if it still waits.
+// reply hands the answer to the client, if it still waits, and lets the request go
+// on from there. The attempt is given back before that: a retry may reuse it.
 func (m *machine) reply(ai uint32) {
 	a := &m.attempts[ai]
 	if a.request == nobody {
@@ -181,7 +191,8 @@ func (m *machine) reply(ai uint32) {
 	m.drive(ri)
 }
 
-// resume is the end of a stall.
+// resume is the end of a stall: what was finished meanwhile is answered in the
+// order in which it was finished, and then work begins again.
 func (m *machine) resume(si int) {
 	s := &m.servers[si]
 	// The list has the latest first.
@@ -207,6 +218,8 @@ func (m *machine) crash(si int) {
 	s := &m.servers[si]
 	s.epoch++
 	s.busy, s.waiting, s.head, s.tail, s.held = 0, 0, nobody, nobody, nobody
+	// All that has a worker, waits for one, is held by a stall or was swallowed.
+	// Services of an earlier life of the server are over already.
 	m.victims = m.victims[:0]
 	for i := range m.attempts {
 		a := &m.attempts[i]
@@ -229,7 +242,8 @@ func (m *machine) crash(si int) {
 	}
 }
 
-// newAttempt takes an attempt from the slab.
+// newAttempt takes an attempt from the slab, the one given back last, which is
+// still in the cache.
 func (m *machine) newAttempt() uint32 {
 	if ai := m.freeAttempt; ai != nobody {
 		m.freeAttempt = m.attempts[ai].next
@@ -239,7 +253,8 @@ func (m *machine) newAttempt() uint32 {
 	return uint32(len(m.attempts) - 1)
 }
 
-// release gives an attempt back that has ended for both sides.
+// release gives an attempt back that has ended for both sides. The generation
+// makes whatever still names it stale.
 func (m *machine) release(ai uint32) {
 	a := &m.attempts[ai]
 	a.gen++
