@@ -252,3 +252,26 @@ func TestResultOfOneGivenUp(t *testing.T) {
 	require.Equal(t, context.Canceled, err)
 	require.Equal(t, balancer.Result{End: balancer.EndStopped, Attempts: res.Attempts[:0]}, res)
 }
+
+// What falls due at one instant is told in the order of the members, whoever
+// tells it: the first one's breaker before the second one's detector.
+func TestOrderAtOneInstant(t *testing.T) {
+	for _, ids := range [][]string{{"a", "b", "c"}, {"c", "b", "a"}} {
+		cfg := free(balancer.Retry{Off: true})
+		cfg.Breaker = breaker.Config{SlowRate: 0.5, SlowAfter: time.Second, MinCalls: 1, OpenFor: 10 * time.Second}
+		cfg.Outlier = outlier.Config{Consecutive: 1, Base: 10 * time.Second}
+		b := newBench(t, cfg, ups("a", "b", "c")...)
+		a, e := b.acquire(), b.acquire()
+		e.Release(balancer.TransportFailure)
+		a.Settle(balancer.Report{Outcome: balancer.Success, Latency: time.Minute})
+		require.NoError(t, b.pool.Update(ups(ids...)...))
+		b.at(time.Minute)
+		b.pool.Poll()
+		got := b.kinds()
+		want := []string{"10000 a half_open", "10000 b returned"}
+		if ids[0] == "c" {
+			want = []string{want[1], want[0]}
+		}
+		require.Equal(t, want, got[len(got)-2:])
+	}
+}
