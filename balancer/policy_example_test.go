@@ -16,7 +16,7 @@ func (r replica) ID() string  { return r.name }
 func (r replica) Weight() int { return r.weight }
 
 func ExampleWeightedRoundRobin() {
-	pool, err := balancer.NewPool(balancer.Config{Policy: balancer.WeightedRoundRobin{}},
+	pool, err := balancer.NewPool(balancer.Config{Policy: balancer.WeightedRoundRobin{First: true}},
 		replica{"A", 5}, replica{"B", 1}, replica{"C", 1})
 	if err != nil {
 		panic(err)

@@ -284,8 +284,8 @@ type modelled struct {
 func allModelled() []modelled {
 	return []modelled{
 		{balancer.RoundRobin{First: true}, turns{}, 0, 70},
-		{balancer.WeightedRoundRobin{}, nginx{}, 0, 32},
-		{balancer.WeightedRoundRobin{}, calendar{fnvMixed}, 33, 60},
+		{balancer.WeightedRoundRobin{First: true}, nginx{}, 0, 32},
+		{balancer.WeightedRoundRobin{First: true}, calendar{fnvMixed}, 33, 60},
 		{balancer.RoundRobin{}, turns{}, 0, 70},
 		{balancer.LeastConn{}, fewest{rotate: true}, 0, 40},
 		{balancer.LeastConn{Ties: balancer.TiesIndex}, fewest{index: true}, 0, 40},
@@ -517,7 +517,7 @@ func TestPolicyModels(t *testing.T) { checkSeeded(t, 1, propPolicies) }
 func TestRenaming(t *testing.T) {
 	checkSeeded(t, 2, func(t *rapid.T) {
 		p := rapid.SampledFrom([]balancer.Policy{
-			balancer.RoundRobin{}, balancer.WeightedRoundRobin{}, balancer.Random{}, balancer.LeastConn{},
+			balancer.RoundRobin{}, balancer.WeightedRoundRobin{First: true}, balancer.Random{}, balancer.LeastConn{},
 			balancer.LeastConn{Ties: balancer.TiesRandom}, balancer.TwoRandom{}, balancer.PeakEWMA{},
 		}).Draw(t, "policy")
 		weights := rapid.SliceOfN(rapid.IntRange(1, 9), 1, 32).Draw(t, "weights")
@@ -574,7 +574,7 @@ func TestWeightedWindows(t *testing.T) {
 			b = append(b, peer{id: fmt.Sprint(i), weight: w * factor})
 			sum += w
 		}
-		one, many := newRig(quiet{t: t}, plain(balancer.WeightedRoundRobin{}), a...), newRig(quiet{t: t}, plain(balancer.WeightedRoundRobin{}), b...)
+		one, many := newRig(quiet{t: t}, plain(balancer.WeightedRoundRobin{First: true}), a...), newRig(quiet{t: t}, plain(balancer.WeightedRoundRobin{First: true}), b...)
 		for cycle := range 2 {
 			got := map[string]int{}
 			for k := range sum {

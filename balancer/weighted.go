@@ -21,8 +21,13 @@ import "math/bits"
 // with O(hosts) for single picks after most of the weight has gone down or come
 // back, and for every pick while ejections are ignored.
 //
-// The zero value is ready to use. Safe for concurrent use.
-type WeightedRoundRobin struct{}
+// The zero value begins each Pool somewhere in the cycle that its seed picks, so
+// that many clients started at once do not all begin with the heaviest host.
+// Safe for concurrent use.
+type WeightedRoundRobin struct {
+	// First begins at the start of the cycle, as nginx does.
+	First bool
+}
 
 // Name implements Policy.
 func (WeightedRoundRobin) Name() string { return "weighted_round_robin" }
@@ -32,11 +37,20 @@ func (WeightedRoundRobin) Name() string { return "weighted_round_robin" }
 const smoothMax = 32
 
 // NewPicker implements Policy. It takes O(n) time.
-func (WeightedRoundRobin) NewPicker(v *View, _ Picker) Picker {
+func (p WeightedRoundRobin) NewPicker(v *View, prev Picker) Picker {
+	seeded := prev == nil && !p.First
 	if v.Len() <= smoothMax {
-		return newSmooth(v)
+		s := newSmooth(v)
+		if seeded {
+			s.spin(draw(v.seed, streamStart, 1))
+		}
+		return s
 	}
-	return newWheel(v)
+	w := newWheel(v)
+	if seeded && w.spin(draw(v.seed, streamStart, 1)) {
+		w = newWheel(v)
+	}
+	return w
 }
 
 // smooth is nginx's smooth weighted round robin.
@@ -74,6 +88,41 @@ func (s *smooth) Pick(Call) int {
 		v.hosts[best].scratch[smoothCredit] -= uint64(total)
 	}
 	return best
+}
+
+// spinMost bounds the picks that spin makes. A longer cycle begins somewhere in
+// its first spinMost picks, which are spread like all of it.
+const spinMost = 1 << 12
+
+// spin makes as many picks, drawn by x, as brings a fresh cycle to a random
+// place of it, over all hosts.
+func (s *smooth) spin(x uint64) {
+	var total, common int64
+	for _, w := range s.weights {
+		total += w
+		common = gcd(common, w)
+	}
+	if total == 0 {
+		return
+	}
+	for n := below(x, min(uint64(total/common), spinMost)); n > 0; n-- {
+		best := 0
+		for i, w := range s.weights {
+			own := &s.v.hosts[i].scratch[smoothCredit]
+			*own += uint64(w)
+			if int64(*own) > int64(s.v.hosts[best].scratch[smoothCredit]) {
+				best = i
+			}
+		}
+		s.v.hosts[best].scratch[smoothCredit] -= uint64(total)
+	}
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
 }
 
 // Words of a host's scratch: the credit of the smooth order, in two's

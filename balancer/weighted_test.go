@@ -15,13 +15,13 @@ import (
 // weightedRig is a Pool of peers A, B, C, ... under weighted round robin.
 func weightedRig(t *testing.T, weights ...int) *rig {
 	t.Helper()
-	return newRig(t, plain(balancer.WeightedRoundRobin{}), peersOf(weights...)...)
+	return newRig(t, plain(balancer.WeightedRoundRobin{First: true}), peersOf(weights...)...)
 }
 
 // onWheel adds forty peers that stay down, so that the wheel is used.
 func onWheel(t *testing.T, weights ...int) *rig {
 	t.Helper()
-	r := newRig(t, plain(balancer.WeightedRoundRobin{}), padded(peersOf(weights...))...)
+	r := newRig(t, plain(balancer.WeightedRoundRobin{First: true}), padded(peersOf(weights...))...)
 	for _, p := range crowd(40, 1) {
 		r.set(p.id, false)
 	}
@@ -189,7 +189,7 @@ func TestWeightedTraps(t *testing.T) {
 		require.NotContains(t, got, "AAA")
 		require.NotContains(t, got, "BBB")
 		// Equal weights are a round robin at any size.
-		many := newRig(t, plain(balancer.WeightedRoundRobin{}), crowd(100, 7)...).picks(700)
+		many := newRig(t, plain(balancer.WeightedRoundRobin{First: true}), crowd(100, 7)...).picks(700)
 		for i := 100; i <= len(many); i += 100 {
 			require.Len(t, tally(many[i-100:i]), 100)
 		}
@@ -231,7 +231,7 @@ func TestWheelIsSmooth(t *testing.T) {
 		for _, p := range peers {
 			sum += p.weight
 		}
-		r := newRig(t, plain(balancer.WeightedRoundRobin{}), peers...)
+		r := newRig(t, plain(balancer.WeightedRoundRobin{First: true}), peers...)
 		got, worst := map[string]int{}, 0.0
 		var order []string
 		for n := 1; n <= 3*sum; n++ {
@@ -262,7 +262,7 @@ func TestWheelIsSmooth(t *testing.T) {
 // on its return, and those that are always up keep equal shares.
 func TestWheelUnderFlapping(t *testing.T) {
 	peers := crowd(200, 1, 2, 3, 4, 5)
-	r := newRig(t, plain(balancer.WeightedRoundRobin{}), peers...)
+	r := newRig(t, plain(balancer.WeightedRoundRobin{First: true}), peers...)
 	got := map[string]int{}
 	var order []string
 	for round := range 40 {
@@ -291,7 +291,7 @@ func TestWheelUnderFlapping(t *testing.T) {
 // A host that was down while the wheel jumped over its place is served again.
 func TestWheelServesWhomItJumpedOver(t *testing.T) {
 	peers := crowd(300, 1)
-	r := newRig(t, plain(balancer.WeightedRoundRobin{}), peers...)
+	r := newRig(t, plain(balancer.WeightedRoundRobin{First: true}), peers...)
 	for round := range 6 {
 		for i, p := range peers {
 			r.set(p.id, i == round)

@@ -1,6 +1,9 @@
 package balancer
 
-import "math/bits"
+import (
+	"math"
+	"math/bits"
+)
 
 // wheel is weighted round robin by a calendar queue (Brown 1988). One lap is
 // 2^32 units long and one cycle of picks. A host of weight w has w points on
@@ -90,6 +93,49 @@ func newWheel(v *View) *wheel {
 	}
 	w.layout(total)
 	return w
+}
+
+// spin moves a fresh wheel on by as many points, drawn by x, as brings it to a
+// random place of the cycle, and reports whether there is a cycle. A random
+// position would not do: a host is met first as often as the gap before its
+// points is wide, and gaps differ. The buckets must be laid out again.
+func (w *wheel) spin(x uint64) bool {
+	total := uint64(0)
+	for i := range w.on {
+		total += uint64(w.on[i].weight)
+	}
+	if total == 0 {
+		return false
+	}
+	n := below(x, total)
+	if n == 0 {
+		return false
+	}
+	// The smallest position by which n points are done.
+	lo, hi := uint64(0), lap-1
+	for lo < hi {
+		if mid := (lo + hi) / 2; w.points(mid) >= n {
+			hi = mid
+		} else {
+			lo = mid + 1
+		}
+	}
+	shared := w.v.Shared()
+	shared[wheelPos] = shared[wheelPos]&^(lap-1) | lo
+	shared[wheelLast] = math.MaxUint64
+	return true
+}
+
+// points counts the points of a lap up to a position, that one included.
+func (w *wheel) points(pos uint64) (n uint64) {
+	for i := range w.on {
+		on := &w.on[i]
+		// k*2^32 + phase < (pos+1)*weight, which has 52 bits.
+		if edge := (pos + 1) * uint64(on.weight); edge > uint64(on.phase) {
+			n += (edge - uint64(on.phase) + lap - 1) / lap
+		}
+	}
+	return n
 }
 
 // enrol gives a host its phase, and a new one when its weight has changed.

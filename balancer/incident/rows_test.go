@@ -43,7 +43,7 @@ func TestRows(t *testing.T) {
 		// Send 10 in turn, and by weight; stream 4000 ms at one per 400 ms.
 		require.Equal(t, "ABCDABCDAB", play(t, preset.EchofrontPlayground(), []int{1, 1, 2, 1}, 10, 0))
 		weighted := preset.EchofrontPlayground()
-		weighted.Policy, weighted.IgnoreWeights = balancer.WeightedRoundRobin{}, false
+		weighted.Policy, weighted.IgnoreWeights = balancer.WeightedRoundRobin{First: true}, false
 		require.Equal(t, "CABDCCABDC", play(t, weighted, []int{1, 1, 2, 1}, 10, 0))
 		require.Len(t, play(t, weighted, []int{1, 1, 2, 1}, 10, 400*time.Millisecond), 10)
 		require.Empty(t, play(t, weighted, []int{1, 1, 2, 1}, 0, 0), "after a reset")

@@ -212,7 +212,7 @@ func weighted(x *lab) []figure {
 			hosts = append(hosts, &host{fmt.Sprint("h", i), w, i})
 			sum += w
 		}
-		pool := newPool(bare(balancer.WeightedRoundRobin{}), x.seed, hosts...)
+		pool := newPool(bare(balancer.WeightedRoundRobin{First: true}), x.seed, hosts...)
 		counts := make([]int, len(hosts))
 		over, under, wrong := 0.0, 0.0, 0
 		for k := 1; k <= 3*sum; k++ {
