@@ -288,3 +288,21 @@ func slotShares(m *hashring.Maglev) []float64 {
 	}
 	return shares
 }
+
+// TestBoundedTies checks that where nobody fits, and all are equally loaded, the
+// first by id is taken.
+func TestBoundedTies(t *testing.T) {
+	full := []int{math.MaxInt, math.MaxInt, math.MaxInt}
+	for want, ids := range [][3]string{{"a", "b", "c"}, {"b", "a", "c"}, {"c", "b", "a"}} {
+		r := ring(t, hashring.RingConfig{}, []hashring.Member{{ids[0], 1}, {ids[1], 1}, {ids[2], 1}})
+		b, err := hashring.NewBounded(hashring.BoundedConfig{}, r)
+		require.NoError(t, err)
+		for _, key := range keys("k", 20) {
+			require.Equal(t, want, b.Pick(key, full))
+		}
+	}
+	r := ring(t, hashring.RingConfig{}, []hashring.Member{{"a", 1}, {"b", 1}, {"c", 1}})
+	b, err := hashring.NewBounded(hashring.BoundedConfig{}, r)
+	require.NoError(t, err)
+	require.Equal(t, 1, b.Pick(7, []int{math.MaxInt, math.MaxInt - 1, math.MaxInt}), "the least loaded")
+}
