@@ -36,7 +36,8 @@ type Config struct {
 	// the detector, which sees all upstreams and has a cap, acts first.
 	Breaker breaker.Config
 
-	// Outlier sets up the ejection of upstreams that fail.
+	// Outlier sets up the ejection of upstreams that fail. A Return of outlier.Ramp
+	// is refused: a Pool brings its upstreams back whole.
 	Outlier outlier.Config
 
 	// Latency sets up the moving average behind View.Latency, in nanoseconds. The
@@ -191,6 +192,8 @@ func (c Config) Validate() error {
 		return bad("Retry.Backoff.JitterPercent", b.JitterPercent, "at most 100")
 	case b.Base > 0 && !timers:
 		return bad("Clock", fmt.Sprintf("%T", c.Clock), "a clock.Scheduler, since Retry.Backoff waits")
+	case c.Outlier.Return == outlier.Ramp:
+		return bad("Outlier.Return", c.Outlier.Return, "outlier.Clean or outlier.Probation")
 	case c.FailurePenalty > maxPenalty:
 		return bad("FailurePenalty", c.FailurePenalty, "at most 1h")
 	case c.WhenNone > FailFast:

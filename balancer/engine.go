@@ -341,6 +341,10 @@ func (e *engine) setHealth(now int64, id string, healthy bool, reason string) er
 		e.emit(kind, h, now, 0, reason, 0)
 		e.judge(h, now)
 	}
+	if e.outliers.Probed(now, &h.outlier, healthy) {
+		e.drainOutlier()
+		e.reschedule()
+	}
 	return nil
 }
 

@@ -146,7 +146,9 @@ func (p *Pool[U]) NextChange() (time.Time, bool) {
 }
 
 // SetHealth sets the health bit of an upstream, as active checks or an operator
-// see it; reason goes into the event and the snapshot. It returns
+// see it; reason goes into the event and the snapshot. A good one ends an
+// ejection early if Config.Outlier.ProbeEnds says so, also where the bit was set
+// already; a bad one never does. It returns
 // ErrUnknownUpstream for an id that is not a member.
 func (p *Pool[U]) SetHealth(id string, healthy bool, reason string) error {
 	now := p.e.read()

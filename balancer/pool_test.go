@@ -337,6 +337,35 @@ func TestPoolTraps(t *testing.T) {
 		require.False(t, b.status(0).Ejected)
 		require.False(t, b.status(1).Ejected)
 	})
+	t.Run("A-OU-03", func(t *testing.T) {
+		// A failed check never shortens an ejection, a good one does by option only.
+		for _, on := range []bool{false, true} {
+			b := newBench(t, balancer.Config{Policy: first, Breaker: noBreaker,
+				Outlier: outlier.Config{Consecutive: 3, Base: 30 * time.Second, ProbeEnds: on}}, ups("a", "b")...)
+			for !b.status(0).Ejected {
+				if l := b.acquire(); l.Upstream().ID() == "a" {
+					l.Release(balancer.TransportFailure)
+				} else {
+					l.Release(balancer.Success)
+				}
+			}
+			b.at(time.Second)
+			b.health("a", false)
+			require.True(t, b.status(0).Ejected)
+			b.at(2 * time.Second)
+			b.health("a", true)
+			require.Equal(t, !on, b.status(0).Ejected)
+			require.Equal(t, on, b.status(0).Selectable)
+			if on {
+				require.Equal(t, []string{"0 a ejected", "1000 a unhealthy", "2000 a healthy", "2000 a returned"}, b.kinds())
+				continue
+			}
+			b.at(30*time.Second - 1)
+			require.True(t, b.status(0).Ejected)
+			b.at(30 * time.Second)
+			require.False(t, b.status(0).Ejected)
+		}
+	})
 	t.Run("A-BR-03", func(t *testing.T) {
 		// Calls that their caller cancelled, by an error that only mentions it.
 		b := newBench(t, balancer.Config{Policy: first, WhenNone: balancer.FailFast, Breaker: breaker.Config{ConsecutiveFailures: 3}, Retry: balancer.Retry{Off: true},
@@ -405,6 +434,7 @@ func TestBadInput(t *testing.T) {
 			"breaker NaN": {Breaker: breaker.Config{FailureRate: math.NaN()}},
 			"outlier":     {Outlier: outlier.Config{Base: -1}},
 			"budget":      {Budget: retrybudget.Config{PerRequest: math.Inf(1)}},
+			"ramp":        {Outlier: outlier.Config{Return: outlier.Ramp}},
 		} {
 			_, err := balancer.NewPool[scripted](cfg)
 			require.ErrorIs(t, err, balancer.ErrConfig, name)
