@@ -301,8 +301,11 @@ func TestBoundedTies(t *testing.T) {
 			require.Equal(t, want, b.Pick(key, full))
 		}
 	}
-	r := ring(t, hashring.RingConfig{}, []hashring.Member{{"a", 1}, {"b", 1}, {"c", 1}})
-	b, err := hashring.NewBounded(hashring.BoundedConfig{}, r)
-	require.NoError(t, err)
-	require.Equal(t, 1, b.Pick(7, []int{math.MaxInt, math.MaxInt - 1, math.MaxInt}), "the least loaded")
+	// Equally loaded, a heavier one has less for its weight.
+	for w := 1; w < 9; w++ {
+		r := ring(t, hashring.RingConfig{}, []hashring.Member{{"a", w}, {"b", w + 1}, {"c", w}})
+		b, err := hashring.NewBounded(hashring.BoundedConfig{}, r)
+		require.NoError(t, err)
+		require.Equal(t, 1, b.Pick(7, full))
+	}
 }
