@@ -223,7 +223,7 @@ func (e *engine) drainBreaker(h *host) {
 // outage says nothing about the host that comes back, and an unmeasured host is
 // tried by one request at a time.
 func (h *host) forgetLatency(e *engine) {
-	h.latency, h.failing = e.protoLatency.Fresh(), e.protoFailing.Fresh()
+	h.latency, h.failing, h.failed = e.protoLatency.Fresh(), e.protoFailing.Fresh(), false
 }
 
 // drainOutlier turns what the detector has to tell into events and eligibility.

@@ -407,11 +407,14 @@ func (e *engine) settle(now int64, i int32, r Report) {
 // that is read: it counts if it took longer.
 func (e *engine) score(h *host, now, latency int64, ok bool) {
 	if ok {
-		h.failing.Observe(now, 0)
+		if h.failing.Observe(now, 0); h.failed {
+			h.noteFailing()
+		}
 		h.latency.Observe(now, latency) // one that is not known is ignored
 		return
 	}
 	h.failing.Observe(now, failUnit)
+	h.noteFailing()
 	if current, _ := h.latency.Value(now); latency > current {
 		h.latency.Observe(now, latency)
 	}

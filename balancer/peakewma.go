@@ -121,11 +121,13 @@ func (p *peakEWMA) scaled(h *host, weight int32, now int64) (hi, lo uint64) {
 // failure, at least 1, and whether there is any ground for the time.
 func (p *peakEWMA) latency(h *host, now int64) (_ uint64, known bool) {
 	idle := h.inflight == 0
-	d, known := h.latency.Last()
-	switch {
-	case known && idle:
-		d, _ = h.latency.Value(now)
-	case !known:
+	var d int64
+	if idle {
+		d, known = h.latency.Value(now)
+	} else {
+		d, known = h.latency.Last()
+	}
+	if !known {
 		if p.unmeasured > 0 {
 			d = p.unmeasured
 		}

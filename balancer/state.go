@@ -248,6 +248,7 @@ func (e *engine) restore(saved []byte) error {
 		h.served, h.failures, h.trips = d.u("served", any), d.u("failures", any), d.u("trips", any)
 		d.part("latency", h.latency.RestoreState)
 		d.part("failing", h.failing.RestoreState)
+		h.noteFailing()
 		d.part("breaker", h.breaker.RestoreState)
 	}
 	d.part("outlier", func(b []byte, now int64) ([]byte, error) {
