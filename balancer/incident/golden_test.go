@@ -199,14 +199,14 @@ var incidents = []struct {
 		cfg.Retry.Off = true
 		s := newStage(t, cfg, upstreams("a")...)
 		at := func(ms int, o balancer.Outcome) {
-			s.clk.AdvanceTo(time.Date(2026, 1, 2, 15, 4, 5, ms*1e6, time.UTC))
+			s.clk.AdvanceTo(time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC).Add(time.Duration(ms) * time.Millisecond))
 			s.acquire().Release(o)
 		}
 		for _, ms := range []int{0, 400, 800, 3800, 6800} {
 			at(ms, balancer.Failure)
 		}
 		for ms := 7000; ms < 11800; ms += 400 {
-			s.clk.AdvanceTo(time.Date(2026, 1, 2, 15, 4, 5, ms*1e6, time.UTC))
+			s.clk.AdvanceTo(time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC).Add(time.Duration(ms) * time.Millisecond))
 			_, err := s.pool.Acquire(balancer.Request{})
 			require.ErrorIs(t, err, balancer.ErrNoneAvailable)
 		}
