@@ -331,7 +331,7 @@ func (e *engine) setHealth(now int64, id string, healthy bool, reason string) er
 	if h == nil {
 		return fmt.Errorf("%w: %q", ErrUnknownUpstream, id)
 	}
-	h.note = reason
+	h.note = &reason
 	if h.healthy != healthy {
 		h.healthy = healthy
 		kind := UpstreamUnhealthy
@@ -389,7 +389,7 @@ func (e *engine) update(now int64, set []traits) {
 			h = e.join(now, t)
 		}
 		h.pos, h.outlier.Index = int32(i), i
-		h.weight, h.limit, h.priority = int32(t.weight), int32(t.maxInflight), t.priority
+		h.weight, h.limit, h.priority = int32(t.weight), int32(t.maxInflight), int32(t.priority)
 		hosts[i] = h
 	}
 	e.hosts = hosts
@@ -414,12 +414,12 @@ func (e *engine) settleIn(now int64) {
 
 func (e *engine) join(now int64, t traits) *host {
 	h := &host{
-		id: t.id, key: hashID(t.id), index: -1, heapAt: -1, due: never, joined: now,
+		id: t.id, index: -1, heapAt: -1, due: never, joined: now,
 		oldest: nobody, newest: nobody, oldestSince: never,
 		healthy: !e.startOut,
 	}
 	h.forgetLatency(e)
-	h.breaker = e.protoBreaker.Fresh(draw(e.seed, streamBreaker, h.key))
+	h.breaker = e.protoBreaker.Fresh(draw(e.seed, streamBreaker, h.key()))
 	h.weight = int32(t.weight)
 	e.byID[h.id] = h
 	e.emit(UpstreamJoined, h, now, 0, "", 0)
@@ -453,9 +453,9 @@ func (e *engine) arrange(old []*tier, marks [][]*host) {
 	e.selectable, e.onlyFull, e.counts, e.none = 0, 0, [outReasons]int{}, nil
 	var tiers []*tier
 	for _, h := range e.hosts {
-		at, found := slices.BinarySearchFunc(tiers, h.priority, func(t *tier, p int) int { return cmp.Compare(t.priority, p) })
+		at, found := slices.BinarySearchFunc(tiers, int(h.priority), func(t *tier, p int) int { return cmp.Compare(t.priority, p) })
 		if !found {
-			tiers = slices.Insert(tiers, at, &tier{priority: h.priority})
+			tiers = slices.Insert(tiers, at, &tier{priority: int(h.priority)})
 		}
 		tiers[at].view.hosts = append(tiers[at].view.hosts, h)
 	}
@@ -466,14 +466,14 @@ func (e *engine) arrange(old []*tier, marks [][]*host) {
 		v.set = &v.usable
 		v.mark = int32(below(draw(e.seed, streamStart, uint64(t.priority)), uint64(n)))
 		for i, h := range v.hosts {
+			if h.tier == nil { // it has just joined
+				e.outliers.Add(e.now, &h.outlier, h.key())
+				h.countable = true
+			}
 			// Every host is judged after this; until then it is out.
 			h.tier, h.index = t, int32(i)
 			h.why = outUnhealthy
 			e.counts[0]++
-			if !h.enrolled {
-				e.outliers.Add(e.now, &h.outlier, h.key)
-				h.enrolled, h.countable = true, true
-			}
 		}
 		t.picker = standIn{roundRobin{v}}
 		for i, o := range old {

@@ -72,7 +72,7 @@ func (p *Pool[U]) Check() error {
 		selectable += b2i(why == 0)
 		onlyFull += b2i(why == outFull)
 		v := &h.tier.view
-		if v.hosts[h.index] != h || h.tier.priority != h.priority || int(h.pos) != i || h.outlier.Index != i || e.byID[h.id] != h {
+		if v.hosts[h.index] != h || h.tier.priority != int(h.priority) || int(h.pos) != i || h.outlier.Index != i || e.byID[h.id] != h {
 			return fmt.Errorf("%s is not where it should be", h.id)
 		}
 		if v.usable.has(int(h.index)) != (why == 0) || v.spare.has(int(h.index)) != (why == outEjected) || v.set != &v.usable {

@@ -35,9 +35,9 @@ const nobody = int32(-1)
 //
 // With thousands of hosts each is out of the cache when its turn comes, so the
 // fields stand in the order of who needs them, a line of 64 bytes at a time, and
-// the whole fills a size class of the allocator that keeps to lines: a pick by
-// load or latency reads the first line of two hosts, an attempt that succeeds
-// touches four lines of one.
+// the whole fills a size class of the allocator that keeps to pairs of lines,
+// since the hardware fetches them in pairs: a pick by load or latency reads the
+// first line of two hosts, an attempt that succeeds touches four lines of one.
 type host struct {
 	// What a pick compares.
 	inflight    int32
@@ -64,16 +64,24 @@ type host struct {
 	outlier outlier.Host
 
 	heapAt   int32 // in the heap of due times; -1 if not in it
-	enrolled bool  // the outlier detector knows it
+	priority int32
 	failures uint64
 	trips    uint64
 	id       string
-	key      uint64 // hash of the id, keys its own draws
 	scratch  [2]uint64
-	note     string // the reason given with the latest SetHealth
+	note     *string // the reason given with the latest SetHealth; nil for none
 	joined   int64
-	priority int
-	_        [40]byte
+}
+
+// key is the hash of the id, which keys the host's own draws.
+func (h *host) key() uint64 { return hashID(h.id) }
+
+// noted is the reason given with the latest SetHealth.
+func (h *host) noted() string {
+	if h.note == nil {
+		return ""
+	}
+	return *h.note
 }
 
 // failUnit is the whole, where a share of failures is a part.

@@ -21,7 +21,7 @@ func newTestView(weights ...int) *View {
 	v.set = &v.usable
 	for i, w := range weights {
 		id := fmt.Sprintf("h%05d", i)
-		v.hosts = append(v.hosts, &host{id: id, key: hashID(id), weight: int32(w), index: int32(i), oldestSince: never})
+		v.hosts = append(v.hosts, &host{id: id, weight: int32(w), index: int32(i), oldestSince: never})
 		v.usable.set(i, w > 0)
 	}
 	return v

@@ -119,9 +119,9 @@ func (e *engine) status(h *host, now int64) (Status, reasons) {
 	}
 	latency, measured := h.latency.Value(now)
 	st := Status{
-		ID: h.id, Weight: int(h.weight), Priority: h.priority,
+		ID: h.id, Weight: int(h.weight), Priority: int(h.priority),
 		Selectable: why == 0, Why: why.names(),
-		Healthy: h.healthy, Note: h.note, Ejected: ejected, Breaker: state,
+		Healthy: h.healthy, Note: h.noted(), Ejected: ejected, Breaker: state,
 		Inflight: int(h.inflight), Oldest: time.Duration(h.waiting(now)),
 		Latency: time.Duration(latency), Measured: measured,
 		Served: h.served, Failures: h.failures, Ejections: h.outlier.Ejections(), Trips: h.trips,

@@ -99,7 +99,7 @@ func (e *engine) save(now int64) []byte {
 	for _, h := range e.hosts {
 		str(h.id)
 		bit(h.healthy)
-		str(h.note)
+		str(h.noted())
 		bit(h.countable)
 		u(h.scratch[0])
 		u(h.scratch[1])
@@ -241,7 +241,9 @@ func (e *engine) restore(saved []byte) error {
 			return fmt.Errorf("%w: upstream %q where %q was given", ErrState, id, h.id)
 		}
 		h.healthy = d.u("health", 1) == 1
-		h.note = d.str("note")
+		if note := d.str("note"); note != "" {
+			h.note = &note
+		}
 		h.countable = d.u("can serve", 1) == 1
 		h.scratch[0], h.scratch[1] = d.u("scratch", any), d.u("scratch", any)
 		h.joined = d.age("age")

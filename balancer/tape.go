@@ -293,7 +293,7 @@ func (e *engine) flush() {
 func (e *engine) members() []Member {
 	out := make([]Member, len(e.hosts))
 	for i, h := range e.hosts {
-		out[i] = Member{Name: h.id, Share: int(h.weight), Tier: h.priority, Limit: int(h.limit)}
+		out[i] = Member{Name: h.id, Share: int(h.weight), Tier: int(h.priority), Limit: int(h.limit)}
 	}
 	return out
 }

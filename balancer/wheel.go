@@ -142,7 +142,7 @@ func (w *wheel) points(pos uint64) (n uint64) {
 func (w *wheel) enrol(i int) {
 	h, pos, on := w.v.hosts[i], &w.v.Shared()[wheelPos], &w.on[i]
 	own, weight := &h.scratch[wheelPlace], uint64(h.weight)
-	on.key = h.key
+	on.key = h.key()
 	// What is kept is (weight + 1) << 32 | phase, and 0 for a host without a place.
 	switch old := *own>>32 - 1; {
 	case weight == 0:
