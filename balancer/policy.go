@@ -27,7 +27,8 @@ type Picker interface {
 	// Pick returns the index of a host for which View.Usable is true, or -1 if
 	// there is none. It is called under the Pool's lock: it must not block,
 	// allocate, start a goroutine or call the Pool, and it must be a function of
-	// the View and the Call alone, or recordings will not replay. An answer that
+	// the View and the Call alone, or recordings will not replay. It must not panic;
+	// if it does, the request is over and the Pool goes on. An answer that
 	// is out of range or not usable is counted in Snapshot and replaced by the
 	// next usable host.
 	Pick(c Call) int
