@@ -35,7 +35,7 @@ func mustWatch(s sim.Scenario, each func(sim.Attempt)) sim.Result {
 	return r
 }
 
-func percent(x float64) float64 { return 100 * x }
+func percent(x float64) float64 { return float64(100 * x) }
 
 // finagle is Finagle's peak EWMA as it is: a failure costs what it took.
 func finagle() balancer.Config {
