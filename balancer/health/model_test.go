@@ -254,7 +254,7 @@ func propModel(t *rapid.T) {
 		},
 		"cancel": func(t *rapid.T) {
 			if len(handles) == 0 {
-				t.Skip("nothing to cancel")
+				return
 			}
 			m.move(now)
 			if p := m.last(); p.open {
