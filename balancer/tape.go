@@ -2,6 +2,7 @@ package balancer
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -310,10 +311,18 @@ func (e *engine) open(kind RecordKind, request uint64) *Record {
 	if len(t.cur.records) >= t.size {
 		t.turn(e)
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.cur.records = append(t.cur.records, Record{Kind: kind, At: e.now, Request: request, Picked: -1, Latest: -1})
-	return &t.cur.records[len(t.cur.records)-1]
+	// The Pool's lock is enough: whoever reads records holds it. In place, since a
+	// Record is large.
+	s := t.cur
+	n := len(s.records)
+	if n == cap(s.records) {
+		s.records = slices.Grow(s.records, 1)
+	}
+	s.records = s.records[:n+1]
+	r := &s.records[n]
+	*r = Record{}
+	r.Kind, r.At, r.Request, r.Picked, r.Latest = kind, e.now, request, -1, -1
+	return r
 }
 
 // from notes how far a course has come.
