@@ -10,36 +10,36 @@ import (
 // line reads a line below the header into l.
 func (c *cursor) line(l *Line) {
 	*l = Line{}
-	c.need('{')
-	if k := c.key(true); k != "t" {
-		c.fail(`want "t" first, got %q`, k)
+	c.Need('{')
+	if k := c.Key(true); k != "t" {
+		c.Fail(`want "t" first, got %q`, k)
 	}
-	at := c.seconds("t")
-	if c.msg == "" && (at < 0 || at == Never) {
-		c.fail("t is before the start or never")
+	at := c.Seconds("t")
+	if c.Msg == "" && (at < 0 || at == Never) {
+		c.Fail("t is before the start or never")
 	}
-	side := c.key(false)
+	side := c.Key(false)
 	if side != "in" && side != "ev" {
-		c.fail(`want "in" or "ev" after "t", got %q`, side)
+		c.Fail(`want "in" or "ev" after "t", got %q`, side)
 	}
-	word := c.name(side)
+	word := c.Name(side)
 	kind, ok := words[word]
-	if c.msg == "" && (!ok || kind.Kind.In() != (side == "in")) {
-		c.fail("unknown %q %q", side, word)
+	if c.Msg == "" && (!ok || kind.Kind.In() != (side == "in")) {
+		c.Fail("unknown %q %q", side, word)
 	}
 	*l = kind
 	l.At = at
 	fields := kinds[l.Kind].fields
 	next := 0
 	for {
-		k := c.key(false)
+		k := c.Key(false)
 		if k == "" {
 			break
 		}
 		at := next
 		for at < len(fields) && fieldNames[fields[at].field] != k {
 			if fields[at].required {
-				c.fail("want %q, got %q", fieldNames[fields[at].field], k)
+				c.Fail("want %q, got %q", fieldNames[fields[at].field], k)
 				return
 			}
 			at++
@@ -51,20 +51,20 @@ func (c *cursor) line(l *Line) {
 		next = at + 1
 		c.field(l, fields[at].field)
 	}
-	for ; next < len(fields) && c.msg == ""; next++ {
+	for ; next < len(fields) && c.Msg == ""; next++ {
 		if fields[next].required {
-			c.fail("%s without %q", word, fieldNames[fields[next].field])
+			c.Fail("%s without %q", word, fieldNames[fields[next].field])
 		}
 	}
-	c.end()
+	c.End()
 	switch {
-	case c.msg != "":
+	case c.Msg != "":
 	case l.HasKey && l.HasHash:
-		c.fail(`both "key" and "hash"`)
+		c.Fail(`both "key" and "hash"`)
 	case l.Kind == EvRetry && l.Try == 0:
-		c.fail(`retry with try 0, which is a pick`)
+		c.Fail(`retry with try 0, which is a pick`)
 	case l.From != nil && (l.From.Phase == phases[3]) != (l.From.Until != unset):
-		c.fail(`want "wait_until" with phase "waiting" and with no other`)
+		c.Fail(`want "wait_until" with phase "waiting" and with no other`)
 	case l.From != nil && l.From.Until == unset:
 		l.From.Until = 0
 	}
@@ -77,11 +77,11 @@ const unset = time.Duration(math.MinInt64)
 func (c *cursor) stray(word string, fields []slotOf, k string) {
 	for _, s := range fields {
 		if fieldNames[s.field] == k {
-			c.fail("%q is out of order or given twice", k)
+			c.Fail("%q is out of order or given twice", k)
 			return
 		}
 	}
-	c.fail("%s has no %q", word, k)
+	c.Fail("%s has no %q", word, k)
 }
 
 func (c *cursor) field(l *Line, f field) {
@@ -91,7 +91,7 @@ func (c *cursor) field(l *Line, f field) {
 		case fPhase:
 			l.From = &Progress{Until: unset}
 		case fRetries, fSame, fWaitUntil, fTried, fMore, fLatest, fKey, fHash, fDeadline:
-			c.fail(`%q without "phase"`, fieldNames[f])
+			c.Fail(`%q without "phase"`, fieldNames[f])
 			return
 		}
 	}
@@ -100,72 +100,72 @@ func (c *cursor) field(l *Line, f field) {
 	case fMembers:
 		l.Members = c.members()
 	case fRequest:
-		if l.Request = c.number(name, math.MaxUint64); l.Request == 0 {
-			c.fail("r is 0, want the number of a request")
+		if l.Request = c.Number(name, math.MaxUint64); l.Request == 0 {
+			c.Fail("r is 0, want the number of a request")
 		}
 	case fTry:
-		l.Try = int(c.number(name, math.MaxInt32))
+		l.Try = int(c.Number(name, math.MaxInt32))
 	case fUpstream:
-		l.Upstream = c.name(name)
+		l.Upstream = c.Name(name)
 	case fHealthy:
-		l.Healthy = c.truth(name)
+		l.Healthy = c.Truth(name)
 	case fKey:
-		l.Key, l.HasKey = string(c.text(name)), true
+		l.Key, l.HasKey = string(c.Text(name)), true
 	case fHash:
 		l.Hash, l.HasHash = c.hash(), true
 	case fDeadline:
-		l.Deadline, l.HasDeadline = c.seconds(name), true
+		l.Deadline, l.HasDeadline = c.Seconds(name), true
 		if l.Deadline == Never {
-			c.fail("a deadline that never comes is left out")
+			c.Fail("a deadline that never comes is left out")
 		}
 	case fOutcome:
 		l.Outcome = balancer.Outcome(c.choice(name, func(i int) string { return balancer.Outcome(i).String() }, 0, 3))
 	case fLatency:
-		l.Latency = c.seconds(name)
+		l.Latency = c.Seconds(name)
 	case fVerdict:
 		l.Retry = balancer.Verdict(c.choice(name, func(i int) string { return verdicts[i] }, 0, 2))
 	case fPhase:
 		l.From.Phase = phases[c.choice(name, func(i int) string { return phases[i] }, 1, 3)]
 	case fRetries:
-		l.From.Retries = int(c.number(name, math.MaxInt32))
+		l.From.Retries = int(c.Number(name, math.MaxInt32))
 	case fSame:
-		l.From.Same = int(c.number(name, math.MaxInt32))
+		l.From.Same = int(c.Number(name, math.MaxInt32))
 	case fWaitUntil:
-		l.From.Until = c.seconds(name)
+		l.From.Until = c.Seconds(name)
 	case fTried:
-		c.need('[')
-		for c.msg == "" && !c.take(']') {
+		c.Need('[')
+		for c.Msg == "" && !c.Take(']') {
 			if len(l.From.Tried) > 0 {
-				c.need(',')
+				c.Need(',')
 			}
-			l.From.Tried = append(l.From.Tried, c.name(name))
+			l.From.Tried = append(l.From.Tried, c.Name(name))
 		}
 	case fMore:
-		l.From.More = int(c.number(name, math.MaxInt32))
+		l.From.More = int(c.Number(name, math.MaxInt32))
 	case fLatest:
-		l.From.Latest = c.name(name)
+		l.From.Latest = c.Name(name)
 	case fFallback:
-		if l.Fallback = c.truth(name); !l.Fallback {
-			c.fail("fallback is left out where it is false")
+		if l.Fallback = c.Truth(name); !l.Fallback {
+			c.Fail("fallback is left out where it is false")
 		}
 	case fWait:
-		l.Wait = c.seconds(name)
+		l.Wait = c.Seconds(name)
 	case fEnd:
 		l.End = balancer.End(c.choice(name, func(i int) string { return balancer.End(i).String() }, 1, int(balancer.EndUnavailable)))
 	case fSeq:
-		l.Seq = c.number(name, math.MaxUint64)
+		l.Seq = c.Number(name, math.MaxUint64)
 	case fUntil:
-		l.Until = c.seconds(name)
+		l.Until = c.Seconds(name)
 	case fWhy:
-		l.Why = c.name(name)
+		l.Why = c.Name(name)
 	case fCount:
-		l.Count = int(c.integer(name, math.MaxInt32))
+		l.Count = int(c.Integer(name, math.MaxInt32))
 	}
 }
 
 // choice reads one of the words of first to last.
 func (c *cursor) choice(what string, word func(int) string, first, last int) int {
-	s := c.text(what)
+	s := c.Text(what)
 	for i := first; i <= last; i++ {
 		if string(s) == word(i) {
 			return i
@@ -175,13 +175,13 @@ func (c *cursor) choice(what string, word func(int) string, first, last int) int
 	for i := first; i <= last; i++ {
 		all += ", " + word(i)
 	}
-	c.fail("%s is %q, want one of %s", what, s, all[2:])
+	c.Fail("%s is %q, want one of %s", what, s, all[2:])
 	return first
 }
 
 // hash reads 16 hexadecimal digits.
 func (c *cursor) hash() uint64 {
-	s := c.text("hash")
+	s := c.Text("hash")
 	n := uint64(0)
 	for _, ch := range s {
 		switch {
@@ -194,7 +194,7 @@ func (c *cursor) hash() uint64 {
 		}
 	}
 	if len(s) != 16 {
-		c.fail("hash is not 16 hexadecimal digits in lower case")
+		c.Fail("hash is not 16 hexadecimal digits in lower case")
 	}
 	return n
 }
@@ -202,39 +202,39 @@ func (c *cursor) hash() uint64 {
 // members reads the members of an update or of the header.
 func (c *cursor) members() []balancer.Member {
 	var out []balancer.Member
-	c.need('[')
-	for c.msg == "" && !c.take(']') {
+	c.Need('[')
+	for c.Msg == "" && !c.Take(']') {
 		if len(out) > 0 {
-			c.need(',')
+			c.Need(',')
 		}
-		c.need('{')
-		if k := c.key(true); k != "b" {
-			c.fail(`want "b" first in a member, got %q`, k)
+		c.Need('{')
+		if k := c.Key(true); k != "b" {
+			c.Fail(`want "b" first in a member, got %q`, k)
 		}
-		m := balancer.Member{Name: c.name("b"), Share: 1}
+		m := balancer.Member{Name: c.Name("b"), Share: 1}
 		last := 0
-		for c.msg == "" {
-			k := c.key(false)
+		for c.Msg == "" {
+			k := c.Key(false)
 			if k == "" {
 				break
 			}
 			at := 0
 			switch k {
 			case "weight":
-				at, m.Share = 1, int(c.number(k, balancer.MaxWeight))
+				at, m.Share = 1, int(c.Number(k, balancer.MaxWeight))
 			case "tier":
-				at, m.Tier = 2, int(c.integer(k, math.MaxInt32))
+				at, m.Tier = 2, int(c.Integer(k, math.MaxInt32))
 			case "limit":
-				at, m.Limit = 3, int(c.number(k, math.MaxInt32))
+				at, m.Limit = 3, int(c.Number(k, math.MaxInt32))
 			default:
-				c.fail("a member has no %q", k)
+				c.Fail("a member has no %q", k)
 			}
-			if c.msg == "" && at <= last {
-				c.fail("%q is out of order or given twice", k)
+			if c.Msg == "" && at <= last {
+				c.Fail("%q is out of order or given twice", k)
 			}
 			last = at
 		}
-		c.need('}')
+		c.Need('}')
 		out = append(out, m)
 	}
 	return out

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/evenkeel-go/evenkeel/balancer"
+	"github.com/evenkeel-go/evenkeel/balancer/internal/jsonline"
 )
 
 // String is the line as it stands in a file, without the line feed.
@@ -37,7 +38,7 @@ func (l *Line) check() error {
 // default are left out, unless the grammar requires them.
 func (l *Line) appendTo(b []byte) []byte {
 	b = append(b, `{"t":"`...)
-	b = appendSeconds(b, l.At)
+	b = jsonline.AppendSeconds(b, l.At)
 	if l.Kind.In() {
 		b = append(b, `","in":"`...)
 	} else {
@@ -107,7 +108,7 @@ func (l *Line) has(f field) bool {
 func (l *Line) appendField(b []byte, f field) []byte {
 	quoted := func(s string) []byte { return append(append(append(b, '"'), s...), '"') }
 	number := func(n int) []byte { return strconv.AppendInt(b, int64(n), 10) }
-	seconds := func(d time.Duration) []byte { return append(appendSeconds(append(b, '"'), d), '"') }
+	seconds := func(d time.Duration) []byte { return append(jsonline.AppendSeconds(append(b, '"'), d), '"') }
 	switch f {
 	case fMembers:
 		return appendMembers(b, l.Members)
@@ -116,11 +117,11 @@ func (l *Line) appendField(b []byte, f field) []byte {
 	case fTry:
 		return number(l.Try)
 	case fUpstream:
-		return appendString(b, l.Upstream)
+		return jsonline.AppendString(b, l.Upstream)
 	case fHealthy:
 		return strconv.AppendBool(b, l.Healthy)
 	case fKey:
-		return appendString(b, l.Key)
+		return jsonline.AppendString(b, l.Key)
 	case fHash:
 		b = append(b, '"')
 		for shift := 60; shift >= 0; shift -= 4 {
@@ -149,13 +150,13 @@ func (l *Line) appendField(b []byte, f field) []byte {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			b = appendString(b, s)
+			b = jsonline.AppendString(b, s)
 		}
 		return append(b, ']')
 	case fMore:
 		return number(l.From.More)
 	case fLatest:
-		return appendString(b, l.From.Latest)
+		return jsonline.AppendString(b, l.From.Latest)
 	case fFallback:
 		return append(b, "true"...)
 	case fWait:
@@ -167,7 +168,7 @@ func (l *Line) appendField(b []byte, f field) []byte {
 	case fUntil:
 		return seconds(l.Until)
 	case fWhy:
-		return appendString(b, l.Why)
+		return jsonline.AppendString(b, l.Why)
 	default: // fCount
 		return number(l.Count)
 	}
@@ -197,7 +198,7 @@ func appendMembers(b []byte, members []balancer.Member) []byte {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendString(append(b, `{"b":`...), m.Name)
+		b = jsonline.AppendString(append(b, `{"b":`...), m.Name)
 		if m.Share != 1 {
 			b = strconv.AppendInt(append(b, `,"weight":`...), int64(m.Share), 10)
 		}
@@ -210,51 +211,4 @@ func appendMembers(b []byte, members []balancer.Member) []byte {
 		b = append(b, '}')
 	}
 	return append(b, ']')
-}
-
-// appendSeconds appends a time or a span in seconds, exactly, with as many
-// decimals as it takes.
-func appendSeconds(b []byte, d time.Duration) []byte {
-	if d == Never {
-		return append(b, "never"...)
-	}
-	ns := uint64(d)
-	if d < 0 {
-		b = append(b, '-')
-		ns = -ns
-	}
-	b = strconv.AppendUint(b, ns/1e9, 10)
-	frac := ns % 1e9
-	if frac == 0 {
-		return b
-	}
-	b = append(b, '.')
-	for unit := uint64(1e8); frac > 0; unit /= 10 {
-		b = append(b, byte('0'+frac/unit))
-		frac %= unit
-	}
-	return b
-}
-
-// appendString appends a JSON string. What is not valid UTF-8 is replaced.
-func appendString(b []byte, s string) []byte {
-	b = append(b, '"')
-	for i, r := range s {
-		switch {
-		case r == '"' || r == '\\':
-			b = append(b, '\\', byte(r))
-		case r < ' ':
-			b = append(b, '\\', 'u', '0', '0', "0123456789abcdef"[r>>4], "0123456789abcdef"[r&15])
-		default:
-			if r == utf8.RuneError {
-				_, n := utf8.DecodeRuneInString(s[i:])
-				if n == 1 {
-					b = append(b, "\uFFFD"...)
-					continue
-				}
-			}
-			b = utf8.AppendRune(b, r)
-		}
-	}
-	return append(b, '"')
 }

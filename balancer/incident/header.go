@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"reflect"
 	"strconv"
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/balancer"
+	"github.com/evenkeel-go/evenkeel/balancer/internal/jsonline"
 )
 
 // Version is the version of the format that this package writes, and the only
@@ -48,15 +48,15 @@ type Header struct {
 // in is taken from policies, by its name. An error names what is missing.
 func (h Header) Config(policies ...balancer.Policy) (balancer.Config, error) {
 	cfg := h.Settings
-	if c, ok := cfg.Policy.(custom); ok {
+	if c, ok := cfg.Policy.(jsonline.Custom); ok {
 		cfg.Policy = nil
 		for _, p := range policies {
-			if p.Name() == c.name {
+			if p.Name() == c.Name() {
 				cfg.Policy = p
 			}
 		}
 		if cfg.Policy == nil {
-			return cfg, fmt.Errorf("incident: the policy %q is not built in and was not given", c.name)
+			return cfg, fmt.Errorf("incident: the policy %q is not built in and was not given", c.Name())
 		}
 	}
 	cfg.Seed = h.Seed
@@ -72,17 +72,17 @@ func (h *Header) appendTo(b []byte) []byte {
 	if lib == "" {
 		lib = Library
 	}
-	b = appendString(append(b, `,"lib":`...), lib)
+	b = jsonline.AppendString(append(b, `,"lib":`...), lib)
 	b = strconv.AppendUint(append(b, `,"seed":`...), h.Seed, 10)
 	b = append(b, `,"start":"`...)
 	b = append(h.Start.UTC().AppendFormat(b, time.RFC3339Nano), '"')
 	if h.Note != "" {
-		b = appendString(append(b, `,"note":`...), h.Note)
+		b = jsonline.AppendString(append(b, `,"note":`...), h.Note)
 	}
 	if h.HashedKeys {
 		b = append(b, `,"keys":"hashed"`...)
 	}
-	b = appendConfig(append(b, `,"config":`...), reflect.ValueOf(h.Settings))
+	b = jsonline.AppendStruct(append(b, `,"config":`...), h.Settings, "Seed") // which stands above
 	b = appendMembers(append(b, `,"members":`...), h.Members)
 	if len(h.State) > 0 {
 		b = append(b, `,"state":"`...)
@@ -93,60 +93,60 @@ func (h *Header) appendTo(b []byte) []byte {
 
 // header reads the first line.
 func (c *cursor) header(h *Header) {
-	c.need('{')
-	if k := c.key(true); k != "incident" {
-		c.fail(`want a header, {"incident":%d,...}, got %q`, Version, k)
+	c.Need('{')
+	if k := c.Key(true); k != "incident" {
+		c.Fail(`want a header, {"incident":%d,...}, got %q`, Version, k)
 	}
-	if v := c.number("incident", math.MaxInt32); c.msg == "" && v != Version {
-		c.fail("the file has version %d, this library reads version %d", v, Version)
+	if v := c.Number("incident", math.MaxInt32); c.Msg == "" && v != Version {
+		c.Fail("the file has version %d, this library reads version %d", v, Version)
 	}
 	key := func(want string) {
-		if k := c.key(false); k != want {
-			c.fail("want %q, got %q", want, k)
+		if k := c.Key(false); k != want {
+			c.Fail("want %q, got %q", want, k)
 		}
 	}
 	key("lib")
-	h.Library = string(c.text("lib"))
+	h.Library = string(c.Text("lib"))
 	key("seed")
-	if h.Seed = c.number("seed", math.MaxUint64); h.Seed == 0 {
-		c.fail("seed is 0, want the seed that the Pool had")
+	if h.Seed = c.Number("seed", math.MaxUint64); h.Seed == 0 {
+		c.Fail("seed is 0, want the seed that the Pool had")
 	}
 	key("start")
-	start, err := time.Parse(time.RFC3339Nano, string(c.text("start")))
+	start, err := time.Parse(time.RFC3339Nano, string(c.Text("start")))
 	if h.Start = start.UTC(); err != nil {
-		c.fail("start is not a time as RFC 3339 has it")
+		c.Fail("start is not a time as RFC 3339 has it")
 	}
-	k := c.key(false)
+	k := c.Key(false)
 	if k == "note" {
-		h.Note = string(c.text(k))
-		k = c.key(false)
+		h.Note = string(c.Text(k))
+		k = c.Key(false)
 	}
 	if k == "keys" {
-		if string(c.text(k)) != "hashed" {
-			c.fail(`keys is not "hashed"`)
+		if string(c.Text(k)) != "hashed" {
+			c.Fail(`keys is not "hashed"`)
 		}
 		h.HashedKeys = true
-		k = c.key(false)
+		k = c.Key(false)
 	}
 	if k == "config" {
-		c.config(k, reflect.ValueOf(&h.Settings).Elem())
-		k = c.key(false)
+		c.Struct(k, &h.Settings, "Seed")
+		k = c.Key(false)
 	}
 	if k != "members" {
-		c.fail(`want "members", got %q`, k)
+		c.Fail(`want "members", got %q`, k)
 	}
 	h.Members = c.members()
-	if k = c.key(false); k == "state" {
-		state, err := base64.StdEncoding.Strict().DecodeString(string(c.text(k)))
+	if k = c.Key(false); k == "state" {
+		state, err := base64.StdEncoding.Strict().DecodeString(string(c.Text(k)))
 		if h.State = state; err != nil || len(state) == 0 {
-			c.fail("state is not base64")
+			c.Fail("state is not base64")
 		}
-		k = c.key(false)
+		k = c.Key(false)
 	}
 	if k != "" {
-		c.fail("unknown, repeated or out of order: %q", k)
+		c.Fail("unknown, repeated or out of order: %q", k)
 	}
-	c.end()
+	c.End()
 }
 
 // check returns what keeps a header from being written.
@@ -190,7 +190,7 @@ func (w *Writer) write(l *Line) error {
 		w.err = l.check()
 	}
 	if w.err == nil && (l.At < w.last || l.At == Never) {
-		w.err = fmt.Errorf("incident: time goes back from %s to %s", appendSeconds(nil, w.last), appendSeconds(nil, l.At))
+		w.err = fmt.Errorf("incident: time goes back from %s to %s", jsonline.AppendSeconds(nil, w.last), jsonline.AppendSeconds(nil, l.At))
 	}
 	if w.err != nil {
 		return w.err

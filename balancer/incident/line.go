@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/balancer"
+	"github.com/evenkeel-go/evenkeel/balancer/internal/jsonline"
 )
 
 // Kind says what a Line is.
@@ -61,7 +62,7 @@ func (k Kind) String() string {
 
 // Never is a time that does not come: a request without a deadline, a state
 // without an end.
-const Never = time.Duration(1<<63 - 1)
+const Never = jsonline.Never
 
 // Line is one line of a file below the header. Times count from Header.Start.
 // Which fields count depends on Kind; package documentation has the list. The

@@ -1,10 +1,9 @@
 package incident
 
 import (
-	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
+	"github.com/evenkeel-go/evenkeel/balancer/internal/jsonline"
 	"io"
 	"time"
 )
@@ -16,18 +15,16 @@ type Reader struct {
 	head Header
 	next func(*Line) error
 
-	in    *bufio.Reader
-	long  []byte
-	names map[string]string
-	line  int
-	last  time.Duration
-	err   error
+	in   *jsonline.Lines // nil of what is no text
+	line int
+	last time.Duration
+	err  error
 }
 
 // NewReader reads the header of a file. Errors about the text are
 // *SyntaxError; others are those of in.
 func NewReader(in io.Reader) (*Reader, error) {
-	r := &Reader{in: bufio.NewReaderSize(in, 1<<16), names: map[string]string{}}
+	r := &Reader{in: jsonline.NewLines(in)}
 	r.next = r.parse
 	b, err := r.text()
 	if err == io.EOF {
@@ -36,9 +33,9 @@ func NewReader(in io.Reader) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := cursor{b: b, names: r.names}
-	if c.header(&r.head); c.msg != "" {
-		return nil, &SyntaxError{r.line, c.msg}
+	c := cursor{r.in.Cursor(b)}
+	if c.header(&r.head); c.Msg != "" {
+		return nil, &SyntaxError{r.line, c.Msg}
 	}
 	return r, nil
 }
@@ -67,28 +64,9 @@ func (r *Reader) read(l *Line) error {
 
 // text returns the next line that is neither empty nor a comment.
 func (r *Reader) text() ([]byte, error) {
-	for {
-		b, err := r.in.ReadSlice('\n')
-		if errors.Is(err, bufio.ErrBufferFull) {
-			r.long = append(r.long[:0], b...)
-			for errors.Is(err, bufio.ErrBufferFull) {
-				b, err = r.in.ReadSlice('\n')
-				r.long = append(r.long, b...)
-			}
-			b = r.long
-		}
-		if len(b) == 0 {
-			return nil, err // io.EOF, most of the time
-		}
-		r.line++
-		if err != nil && err != io.EOF {
-			return nil, err
-		}
-		b = bytes.TrimRight(b, " \t\r\n")
-		if len(b) > 0 && b[0] != '#' {
-			return b, nil
-		}
-	}
+	b, err := r.in.Next()
+	r.line = r.in.N
+	return b, err
 }
 
 func (r *Reader) parse(l *Line) error {
@@ -107,13 +85,13 @@ func (r *Reader) parse(l *Line) error {
 		}
 		return &SyntaxError{r.line, "want nothing after " + lastLine}
 	}
-	c := cursor{b: b, names: r.names}
+	c := cursor{r.in.Cursor(b)}
 	c.line(l)
-	if c.msg == "" && l.At < r.last {
-		c.fail("time goes back from %s to %s", appendSeconds(nil, r.last), appendSeconds(nil, l.At))
+	if c.Msg == "" && l.At < r.last {
+		c.Fail("time goes back from %s to %s", jsonline.AppendSeconds(nil, r.last), jsonline.AppendSeconds(nil, l.At))
 	}
-	if c.msg != "" {
-		return &SyntaxError{r.line, c.msg}
+	if c.Msg != "" {
+		return &SyntaxError{r.line, c.Msg}
 	}
 	r.last = l.At
 	return nil

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/evenkeel-go/evenkeel/balancer"
+	"github.com/evenkeel-go/evenkeel/balancer/internal/jsonline"
 	"github.com/evenkeel-go/evenkeel/breaker"
 )
 
@@ -116,7 +117,7 @@ func Timeline(w io.Writer, r *Reader, opt TimelineOptions) error {
 func (c *chart) begin(h *Header) {
 	if len(h.State) > 0 {
 		cfg := h.Settings
-		if _, ok := cfg.Policy.(custom); ok {
+		if _, ok := cfg.Policy.(jsonline.Custom); ok {
 			// Who is picked does not matter here.
 			cfg.Policy = balancer.Random{}
 		}
@@ -198,7 +199,7 @@ func caption(l *Line) string {
 	return fmt.Sprintf("%12s  %s", seconds(l.At), s)
 }
 
-func seconds(d time.Duration) string { return string(appendSeconds(nil, d)) }
+func seconds(d time.Duration) string { return string(jsonline.AppendSeconds(nil, d)) }
 
 // bin is where an instant is counted.
 func (c *chart) bin(t *track, at time.Duration) *bin {

@@ -1,7 +1,6 @@
-package incident
+package jsonline
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -9,60 +8,48 @@ import (
 	"unicode/utf8"
 )
 
-// ErrSyntax is what every error about the text of a file matches. The error
-// itself is a [*SyntaxError].
-var ErrSyntax = errors.New("incident: bad file")
-
-// SyntaxError says in which line a file is wrong and what was expected there.
-type SyntaxError struct {
-	Line int    // from 1
-	Msg  string // what is wrong
-}
-
-// Error implements error.
-func (e *SyntaxError) Error() string { return fmt.Sprintf("incident: line %d: %s", e.Line, e.Msg) }
-
-// Is makes the error match ErrSyntax.
-func (e *SyntaxError) Is(target error) bool { return target == ErrSyntax }
-
-// cursor reads one line. The first mistake sticks, and everything after it reads
-// as zero.
-type cursor struct {
+// Cursor reads one line. The first mistake sticks, and everything after it reads
+// as zero. Not safe for concurrent use.
+type Cursor struct {
 	b     []byte
 	i     int
-	msg   string
 	names map[string]string
+
+	// Msg is the first mistake, empty if there is none.
+	Msg string
 }
 
-func (c *cursor) fail(format string, args ...any) {
-	if c.msg == "" {
-		c.msg = fmt.Sprintf(format, args...)
+// Fail notes a mistake.
+func (c *Cursor) Fail(format string, args ...any) {
+	if c.Msg == "" {
+		c.Msg = fmt.Sprintf(format, args...)
 	}
 	c.i = len(c.b)
 }
 
-// expect fails with what stands here instead of want.
-func (c *cursor) expect(want string) {
+// Expect fails with what stands here instead of want.
+func (c *Cursor) Expect(want string) {
 	rest := c.b[c.i:]
 	if len(rest) == 0 {
-		c.fail("want %s, the line ends", want)
+		c.Fail("want %s, the line ends", want)
 		return
 	}
 	if len(rest) > 24 {
 		rest = rest[:24]
 	}
-	c.fail("want %s at column %d, got %q", want, c.i+1, rest)
+	c.Fail("want %s at column %d, got %q", want, c.i+1, rest)
 }
 
-func (c *cursor) space() {
+// Space skips blanks.
+func (c *Cursor) Space() {
 	for c.i < len(c.b) && (c.b[c.i] == ' ' || c.b[c.i] == '\t' || c.b[c.i] == '\r') {
 		c.i++
 	}
 }
 
-// take takes one punctuation mark, if it is the next thing.
-func (c *cursor) take(mark byte) bool {
-	c.space()
+// Take takes one punctuation mark, if it is the next thing.
+func (c *Cursor) Take(mark byte) bool {
+	c.Space()
 	if c.i < len(c.b) && c.b[c.i] == mark {
 		c.i++
 		return true
@@ -70,24 +57,25 @@ func (c *cursor) take(mark byte) bool {
 	return false
 }
 
-func (c *cursor) need(mark byte) {
-	if !c.take(mark) {
-		c.expect(strconv.QuoteRune(rune(mark)))
+// Need takes a punctuation mark that must be the next thing.
+func (c *Cursor) Need(mark byte) {
+	if !c.Take(mark) {
+		c.Expect(strconv.QuoteRune(rune(mark)))
 	}
 }
 
-// end takes the closing brace of the line and wants nothing after it.
-func (c *cursor) end() {
-	c.need('}')
-	if c.space(); c.msg == "" && c.i < len(c.b) {
-		c.expect("the end of the line")
+// End takes the closing brace of the line and wants nothing after it.
+func (c *Cursor) End() {
+	c.Need('}')
+	if c.Space(); c.Msg == "" && c.i < len(c.b) {
+		c.Expect("the end of the line")
 	}
 }
 
-// text reads a JSON string. The result is valid until the line is.
-func (c *cursor) text(what string) []byte {
-	if !c.take('"') {
-		c.expect(what + " as a string")
+// Text reads a JSON string. The result is valid until the line is.
+func (c *Cursor) Text(what string) []byte {
+	if !c.Take('"') {
+		c.Expect(what + " as a string")
 		return nil
 	}
 	start := c.i
@@ -96,42 +84,42 @@ func (c *cursor) text(what string) []byte {
 		case ch == '"':
 			s := c.b[start:c.i]
 			if c.i++; !utf8.Valid(s) {
-				c.fail("%s is not valid UTF-8", what)
+				c.Fail("%s is not valid UTF-8", what)
 				return nil
 			}
 			return s
 		case ch == '\\':
 			return c.escaped(what, start)
 		case ch < ' ':
-			c.fail("%s has a control character in it", what)
+			c.Fail("%s has a control character in it", what)
 			return nil
 		}
 		c.i++
 	}
-	c.fail("%s has no closing quote", what)
+	c.Fail("%s has no closing quote", what)
 	return nil
 }
 
 // escaped goes on with a string that has a backslash in it.
-func (c *cursor) escaped(what string, start int) []byte {
+func (c *Cursor) escaped(what string, start int) []byte {
 	for end := c.i; end < len(c.b); end++ {
 		switch c.b[end] {
 		case '\\':
 			end++
 			if end < len(c.b) && c.b[end] == '/' {
-				c.fail("%s has a needless escape", what)
+				c.Fail("%s has a needless escape", what)
 				return nil
 			}
 		case '"':
 			s, ok := unescape(c.b[start:end])
 			if c.i = end + 1; !ok || !utf8.Valid(s) {
-				c.fail("%s has a bad escape, or a character that needs one", what)
+				c.Fail("%s has a bad escape, or a character that needs one", what)
 				return nil
 			}
 			return s
 		}
 	}
-	c.fail("%s has no closing quote", what)
+	c.Fail("%s has no closing quote", what)
 	return nil
 }
 
@@ -178,12 +166,12 @@ func unescape(s []byte) ([]byte, bool) {
 // maxNames bounds how many different strings a Reader remembers.
 const maxNames = 1 << 16
 
-// name reads a string that will come again.
-func (c *cursor) name(what string) string {
-	return c.intern(c.text(what))
+// Name reads a string that will come again.
+func (c *Cursor) Name(what string) string {
+	return c.intern(c.Text(what))
 }
 
-func (c *cursor) intern(b []byte) string {
+func (c *Cursor) intern(b []byte) string {
 	if s, ok := c.names[string(b)]; ok {
 		return s
 	}
@@ -195,12 +183,12 @@ func (c *cursor) intern(b []byte) string {
 }
 
 // digits reads an unsigned number of at most limit, without leading zeros.
-func (c *cursor) digits(what string, limit uint64) uint64 {
+func (c *Cursor) digits(what string, limit uint64) uint64 {
 	start, n := c.i, uint64(0)
 	for c.i < len(c.b) && c.b[c.i]-'0' <= 9 {
 		d := uint64(c.b[c.i] - '0')
 		if n > (math.MaxUint64-d)/10 {
-			c.fail("%s is too large", what)
+			c.Fail("%s is too large", what)
 			return 0
 		}
 		n = n*10 + d
@@ -208,37 +196,39 @@ func (c *cursor) digits(what string, limit uint64) uint64 {
 	}
 	switch {
 	case c.i == start:
-		c.expect(what + " as digits")
+		c.Expect(what + " as digits")
 		return 0
 	case c.b[start] == '0' && c.i > start+1:
-		c.fail("%s has leading zeros", what)
+		c.Fail("%s has leading zeros", what)
 		return 0
 	case n > limit:
-		c.fail("%s is %d, want at most %d", what, n, limit)
+		c.Fail("%s is %d, want at most %d", what, n, limit)
 		return 0
 	}
 	return n
 }
 
-func (c *cursor) number(what string, limit uint64) uint64 {
-	c.space()
+// Number reads an unsigned number of at most limit.
+func (c *Cursor) Number(what string, limit uint64) uint64 {
+	c.Space()
 	return c.digits(what, limit)
 }
 
-// integer is number with a sign.
-func (c *cursor) integer(what string, limit uint64) int64 {
-	if c.take('-') {
+// Integer is Number with a sign.
+func (c *Cursor) Integer(what string, limit uint64) int64 {
+	if c.Take('-') {
 		n := c.digits(what, limit)
 		if n == 0 {
-			c.fail("%s is minus zero", what)
+			c.Fail("%s is minus zero", what)
 		}
 		return -int64(n)
 	}
-	return int64(c.number(what, limit))
+	return int64(c.Number(what, limit))
 }
 
-func (c *cursor) truth(what string) bool {
-	c.space()
+// Truth reads true or false.
+func (c *Cursor) Truth(what string) bool {
+	c.Space()
 	for _, v := range [...]bool{true, false} {
 		word := strconv.FormatBool(v)
 		if len(c.b)-c.i >= len(word) && string(c.b[c.i:c.i+len(word)]) == word {
@@ -246,24 +236,26 @@ func (c *cursor) truth(what string) bool {
 			return v
 		}
 	}
-	c.expect(what + " as true or false")
+	c.Expect(what + " as true or false")
 	return false
 }
 
-// seconds reads an exact time such as "12.00012".
-func (c *cursor) seconds(what string) time.Duration {
-	s := c.text(what)
-	if c.msg != "" {
+// Seconds reads an exact time such as "12.00012".
+func (c *Cursor) Seconds(what string) time.Duration {
+	s := c.Text(what)
+	if c.Msg != "" {
 		return 0
 	}
-	d, ok := parseSeconds(s)
+	d, ok := ParseSeconds(s)
 	if !ok {
-		c.fail(`%s is %q, want seconds with up to nine decimals, such as "12.00012"`, what, s)
+		c.Fail(`%s is %q, want seconds with up to nine decimals, such as "12.00012"`, what, s)
 	}
 	return d
 }
 
-func parseSeconds(s []byte) (time.Duration, bool) {
+// ParseSeconds is the inverse of AppendSeconds. It returns false for anything
+// else.
+func ParseSeconds(s []byte) (time.Duration, bool) {
 	if string(s) == "never" {
 		return Never, true
 	}
@@ -305,18 +297,18 @@ func parseSeconds(s []byte) (time.Duration, bool) {
 	return time.Duration(n), true
 }
 
-// key reads the next key of an object, and the colon. first says that no comma
+// Key reads the next key of an object, and the colon. first says that no comma
 // stands before it. It returns "" at the closing brace, which it leaves.
-func (c *cursor) key(first bool) string {
-	c.space()
-	if c.msg != "" || c.i < len(c.b) && c.b[c.i] == '}' {
+func (c *Cursor) Key(first bool) string {
+	c.Space()
+	if c.Msg != "" || c.i < len(c.b) && c.b[c.i] == '}' {
 		return ""
 	}
 	if !first {
-		c.need(',')
+		c.Need(',')
 	}
 	k := ""
-	switch b := c.text("a key"); string(b) {
+	switch b := c.Text("a key"); string(b) {
 	case "t": // the usual ones, without making a string
 		k = "t"
 	case "in":
@@ -338,9 +330,9 @@ func (c *cursor) key(first bool) string {
 	default:
 		k = c.intern(b)
 	}
-	c.need(':')
-	if c.msg == "" && k == "" {
-		c.fail("an empty key")
+	c.Need(':')
+	if c.Msg == "" && k == "" {
+		c.Fail("an empty key")
 	}
 	return k
 }
