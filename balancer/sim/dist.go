@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,13 +30,30 @@ const (
 	ShapeSamples
 )
 
+var shapeNames = [...]string{
+	ShapeConstant: "constant", ShapeExponential: "exponential", ShapeUniform: "uniform", ShapeNormal: "normal",
+	ShapeLogNormal: "lognormal", ShapeSamples: "samples",
+}
+
 // String returns the name of the shape.
 func (s Shape) String() string {
-	names := [...]string{"constant", "exponential", "uniform", "normal", "lognormal", "samples"}
-	if int(s) >= len(names) {
+	if int(s) >= len(shapeNames) {
 		return fmt.Sprintf("Shape(%d)", uint8(s))
 	}
-	return names[s]
+	return shapeNames[s]
+}
+
+// MarshalText returns the name of the shape. It never fails.
+func (s Shape) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText is the inverse of MarshalText. The error lists the names.
+func (s *Shape) UnmarshalText(b []byte) error {
+	i := slices.Index(shapeNames[:], string(b))
+	if i < 0 {
+		return fmt.Errorf("want one of %s", strings.Join(shapeNames[:], ", "))
+	}
+	*s = Shape(i)
+	return nil
 }
 
 // Dist is a distribution of durations. The zero Dist stands for the default of

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/evenkeel-go/evenkeel/balancer"
 )
@@ -226,6 +227,10 @@ func validatePool(field string, c balancer.Config) error {
 
 func (s Server) validate(field string) error {
 	switch {
+	case !utf8.ValidString(s.Name):
+		return bad(field+".Name", fmt.Sprintf("%q", s.Name), "valid UTF-8")
+	case !utf8.ValidString(s.Zone):
+		return bad(field+".Zone", fmt.Sprintf("%q", s.Zone), "valid UTF-8")
 	case s.Count < 0 || s.Count > maxCount:
 		return bad(field+".Count", s.Count, "0 to 1048576")
 	case s.Weight > 1<<20:

@@ -3,6 +3,8 @@ package sim
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -41,13 +43,30 @@ const (
 	Surge
 )
 
+var kindNames = [...]string{
+	Brownout: "brownout", Errors: "errors", Sinkhole: "sinkhole", BlackHole: "black_hole", ColdStart: "cold_start",
+	Down: "down", Flapping: "flapping", Roll: "roll", Stall: "stall", Surge: "surge",
+}
+
 // String returns the name of the kind.
 func (k Kind) String() string {
-	names := [...]string{"", "brownout", "errors", "sinkhole", "black_hole", "cold_start", "down", "flapping", "roll", "stall", "surge"}
-	if k == 0 || int(k) >= len(names) {
+	if k == 0 || int(k) >= len(kindNames) {
 		return fmt.Sprintf("Kind(%d)", uint8(k))
 	}
-	return names[k]
+	return kindNames[k]
+}
+
+// MarshalText returns the name of the kind. It never fails.
+func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText is the inverse of MarshalText. The error lists the names.
+func (k *Kind) UnmarshalText(b []byte) error {
+	i := slices.Index(kindNames[:], string(b))
+	if i <= 0 {
+		return fmt.Errorf("want one of %s", strings.Join(kindNames[1:], ", "))
+	}
+	*k = Kind(i)
+	return nil
 }
 
 // Change is one thing that happens to some servers for a time. Where several
