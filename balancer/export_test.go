@@ -2,6 +2,7 @@ package balancer
 
 import (
 	"fmt"
+	"unsafe"
 
 	"github.com/evenkeel-go/evenkeel/breaker"
 )
@@ -133,3 +134,26 @@ func (p *Pool[U]) Check() error {
 	}
 	return nil
 }
+
+// EntrySize is what an ordinary record takes on a tape.
+const EntrySize = unsafe.Sizeof(entry{})
+
+const MaxTried = maxTried
+
+// Segment is a stretch of tape.
+type Segment struct{ s segment }
+
+// Put puts a record on the tape and reads it back.
+func (s *Segment) Put(r Record) Record {
+	s.s.append(&r)
+	return s.s.record(&s.s.entries[len(s.s.entries)-1])
+}
+
+// Clear empties it, and returns how many of the large records are left.
+func (s *Segment) Clear() int {
+	s.s.clear()
+	return len(s.s.wide) + len(s.s.entries)
+}
+
+// Narrow tells whether a record takes a line only.
+func (s *Segment) Narrow(r Record) bool { return r.narrow() }

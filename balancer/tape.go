@@ -2,7 +2,6 @@ package balancer
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 )
@@ -139,6 +138,11 @@ type Tape struct {
 	prev    *segment
 	lost    bool // something was overwritten
 	drained bool // the checkpoints do not fit what is left
+
+	// latest is the record of the input at hand or the latest one, if written says
+	// that it is not on the tape yet. The Pool's lock guards both.
+	latest  Record
+	written bool
 }
 
 // segment is one half of the ring.
@@ -146,12 +150,14 @@ type segment struct {
 	start   []byte // checkpoint
 	at      int64
 	members []Member
-	records []Record
-	kept    bool // a Dump has handed the records out: they must not be overwritten
+	entries []entry
+	wide    []Record
+	kept    bool // a Dump is reading the records: they must not be overwritten
 }
 
 // NewTape returns a tape whose segments hold size records each; at least 16. A
-// record takes about 300 bytes.
+// record takes 64 bytes, and one of what is rare, such as an event or a second
+// retry, about 300 more.
 func NewTape(size int) *Tape { return &Tape{size: max(size, 16)} }
 
 // Recording is a stretch of a Pool's life: a state, and all that happened after
@@ -175,7 +181,7 @@ func (p *Pool[U]) Attach(t *Tape) {
 	p.e.taped = len(p.e.queue)
 	if t != nil {
 		t.mu.Lock()
-		t.e, t.cur, t.prev, t.lost, t.drained = &p.e, nil, nil, false, false
+		t.e, t.cur, t.prev, t.lost, t.drained, t.written = &p.e, nil, nil, false, false, true
 		t.mu.Unlock()
 		t.turn(&p.e)
 	}
@@ -191,13 +197,13 @@ func (t *Tape) Dump(p interface{ Epoch() time.Time }) Recording {
 	if len(older.start) == 0 {
 		return Recording{}
 	}
-	records := make([]Record, 0, len(older.records)+len(newer.records))
-	records = append(append(records, older.records...), newer.records...)
+	records := make([]Record, 0, len(older.entries)+len(newer.entries))
+	records = newer.records(older.records(records))
 	return Recording{Start: older.start, At: older.at, Epoch: p.Epoch(), Members: older.members, Records: records}
 }
 
-// keep returns the segments as they are, and has them left alone. The latest
-// record is completed under the Pool's lock, so keep takes that too.
+// keep returns the segments as they are, and has them left alone. What is on the
+// tape belongs to the Pool's lock, so keep takes that too.
 func (t *Tape) keep() (older, newer segment) {
 	t.mu.Lock()
 	e := t.e
@@ -212,6 +218,7 @@ func (t *Tape) keep() (older, newer segment) {
 	if t.drained || t.e != e {
 		return older, newer
 	}
+	t.write()
 	t.cur.kept = true
 	if t.prev == nil {
 		return *t.cur, newer
@@ -236,13 +243,14 @@ func (t *Tape) Drain(b []Record) []Record {
 	defer e.mu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.write()
 	t.drained = true
 	if t.prev != nil {
-		b = append(b, t.prev.records...)
-		t.prev.records = t.prev.records[:0]
+		b = t.prev.records(b)
+		t.prev.clear()
 	}
-	b = append(b, t.cur.records...)
-	t.cur.records = t.cur.records[:0]
+	b = t.cur.records(b)
+	t.cur.clear()
 	return b
 }
 
@@ -259,12 +267,24 @@ func (t *Tape) turn(e *engine) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.prev
-	t.lost = t.lost || s != nil
+	t.lost = t.lost || s != nil && len(s.entries) > 0
 	if s == nil || s.kept {
-		s = &segment{records: make([]Record, 0, t.size)}
+		s = &segment{entries: make([]entry, 0, t.size)}
 	}
 	t.prev, t.cur = t.cur, s
-	s.start, s.at, s.members, s.records = e.save(e.now), e.now, e.members(), s.records[:0]
+	s.clear()
+	s.start, s.at, s.members = e.save(e.now), e.now, e.members()
+}
+
+// clear empties a segment, but for its checkpoint.
+func (s *segment) clear() { s.entries, s.wide = s.entries[:0], s.wide[:0] }
+
+// write puts the latest record on the tape; the Pool's lock is held.
+func (t *Tape) write() {
+	if !t.written {
+		t.cur.append(&t.latest)
+		t.written = true
+	}
 }
 
 // Epoch is the instant from which the Pool's records count.
@@ -280,11 +300,10 @@ func (e *engine) flush() {
 	if t == nil || e.taped == len(e.queue) {
 		return
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.write()
 	for ; e.taped < len(e.queue); e.taped++ {
 		q := &e.queue[e.taped]
-		t.cur.records = append(t.cur.records, Record{
+		t.cur.append(&Record{
 			Kind: RecordEvent, At: q.at, Until: q.until, Upstream: q.Upstream, Note: q.Rule,
 			Seq: q.Seq, Event: q.Kind, Count: q.Count, Picked: -1, Latest: -1,
 		})
@@ -306,22 +325,17 @@ func (e *engine) open(kind RecordKind, request uint64) *Record {
 	if e.tape == nil {
 		return nil
 	}
-	e.flush()
 	t := e.tape
-	if len(t.cur.records) >= t.size {
+	// The Pool's lock is enough: whoever reads the tape holds it.
+	t.write()
+	e.flush()
+	if len(t.cur.entries) >= t.size {
 		t.turn(e)
 	}
-	// The Pool's lock is enough: whoever reads records holds it. In place, since a
-	// Record is large.
-	s := t.cur
-	n := len(s.records)
-	if n == cap(s.records) {
-		s.records = slices.Grow(s.records, 1)
-	}
-	s.records = s.records[:n+1]
-	r := &s.records[n]
+	r := &t.latest
 	*r = Record{}
 	r.Kind, r.At, r.Request, r.Picked, r.Latest = kind, e.now, request, -1, -1
+	t.written = false
 	return r
 }
 

@@ -367,19 +367,34 @@ func mixed(x uint64) uint64 {
 	return x ^ x>>29
 }
 
+// BenchmarkRecorder is an attempt with and without a tape that goes round: one
+// of an Acquire, and one of a request that may be retried.
 func BenchmarkRecorder(b *testing.B) {
-	for _, armed := range []bool{false, true} {
-		b.Run(fmt.Sprintf("armed=%v", armed), func(b *testing.B) {
-			p, err := balancer.NewPool(balancer.Config{Seed: 1}, balancer.Member{Name: "a", Share: 1}, balancer.Member{Name: "b", Share: 1})
-			require.NoError(b, err)
-			if armed {
-				p.Attach(balancer.NewTape(1 << 16))
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				l, _ := p.Acquire(balancer.Request{})
-				l.Release(balancer.Success)
-			}
-		})
+	attempts := map[string]func(p *balancer.Pool[balancer.Member]){
+		"acquire": func(p *balancer.Pool[balancer.Member]) {
+			l, _ := p.Acquire(balancer.Request{})
+			l.Release(balancer.Success)
+		},
+		"try": func(p *balancer.Pool[balancer.Member]) {
+			t := p.Start(balancer.Request{})
+			t.Next()
+			t.Done(balancer.Report{Outcome: balancer.Success})
+		},
+	}
+	for _, name := range []string{"acquire", "try"} {
+		for _, armed := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%s/armed=%v", name, armed), func(b *testing.B) {
+				p, err := balancer.NewPool(balancer.Config{Seed: 1}, balancer.Member{Name: "a", Share: 1}, balancer.Member{Name: "b", Share: 1})
+				require.NoError(b, err)
+				if armed {
+					p.Attach(balancer.NewTape(1 << 15))
+				}
+				attempt := attempts[name]
+				b.ReportAllocs()
+				for b.Loop() {
+					attempt(p)
+				}
+			})
+		}
 	}
 }

@@ -17,8 +17,8 @@ import (
 type Config struct {
 	// Size is the number of records in each of the ring's two segments: inputs
 	// and changes of state, two or three for each attempt. What is kept is
-	// between one and two segments. A record takes about 300 bytes. If zero,
-	// 32768. Negative is an error.
+	// between one and two segments. A record takes 64 bytes, a rare one about 300
+	// more. If zero, 32768. Negative is an error.
 	Size int
 
 	// Options say how dumps are written.
