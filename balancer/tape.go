@@ -227,6 +227,23 @@ func (t *Tape) keep() (older, newer segment) {
 	return *t.prev, *t.cur
 }
 
+// Start is the state at which the tape begins, as a Recording without records:
+// what Drain returns follows it, if nothing was lost before the first time. Of a
+// tape that was never attached, or drained since, it is the zero Recording.
+// Safe for concurrent use.
+func (t *Tape) Start(p interface{ Epoch() time.Time }) Recording {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.cur
+	if t.prev != nil {
+		s = t.prev
+	}
+	if s == nil || t.drained {
+		return Recording{}
+	}
+	return Recording{Start: s.start, At: s.at, Epoch: p.Epoch(), Members: s.members}
+}
+
 // Drain appends to b what was recorded since the tape was attached or last
 // drained, and empties the tape, so that a recording of any length can be
 // followed in little memory. It is for a replay that compares as it goes: what

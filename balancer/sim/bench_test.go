@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"io"
 	"sync"
 	"testing"
 	"time"
@@ -22,18 +23,23 @@ func busy(requests int, policy balancer.Policy) sim.Scenario {
 	}
 }
 
+// BenchmarkSim runs it, also with what the Pool does written down.
 func BenchmarkSim(b *testing.B) {
+	run := func(b *testing.B, policy balancer.Policy, run func(sim.Scenario) (sim.Result, error)) {
+		b.ReportAllocs()
+		s := busy(b.N, policy)
+		s.Duration = max(s.Duration, 1)
+		r, err := run(s)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(r.Total.Requests)/b.Elapsed().Seconds(), "requests/s")
+		b.ReportMetric(float64(r.Events)/float64(max(1, r.Total.Requests)), "events/request")
+	}
 	for _, policy := range []balancer.Policy{balancer.TwoRandom{}, balancer.PeakEWMA{}} {
-		b.Run(policy.Name(), func(b *testing.B) {
-			b.ReportAllocs()
-			s := busy(b.N, policy)
-			s.Duration = max(s.Duration, 1)
-			r, err := sim.Run(s)
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.ReportMetric(float64(r.Total.Requests)/b.Elapsed().Seconds(), "requests/s")
-			b.ReportMetric(float64(r.Events)/float64(max(1, r.Total.Requests)), "events/request")
+		b.Run(policy.Name(), func(b *testing.B) { run(b, policy, sim.Run) })
+		b.Run(policy.Name()+"/recorded", func(b *testing.B) {
+			run(b, policy, func(s sim.Scenario) (sim.Result, error) { return sim.Record(s, 0, io.Discard) })
 		})
 	}
 }

@@ -63,6 +63,7 @@ type machine struct {
 	column    int // of Series that now falls into
 	columnEnd int64
 	tables    *tables
+	rec       *recording // nil if nothing is recorded
 }
 
 // request is one request under way.
@@ -301,6 +302,9 @@ func (m *machine) series() int {
 // sync moves the Pools' clock to the present. Only what is about to call a Pool
 // does it; no timer is armed on the clock, so nothing runs in between.
 func (m *machine) sync() {
+	if m.rec != nil {
+		m.rec.input()
+	}
 	if m.clkAt != m.now {
 		m.clk.Advance(time.Duration(m.now - m.clkAt))
 		m.clkAt = m.now
