@@ -69,6 +69,9 @@ func slowServer(x *lab) []figure {
 		fig("P2C", within, good(bare(balancer.TwoRandom{}))).pub("99.492"),
 		fig("P2C peak EWMA", within, good(bare(balancer.PeakEWMA{}))).pub("99.920; 99.929 with age").atLeast(99.92),
 		fig("our default", within, good(balancer.Config{})).pub("99.97 is the bound").atLeast(99.95),
+		fig("our default, slow ones ejected", within, good(balancer.Config{
+			Outlier: outlier.Config{Latency: outlier.Latency{On: true}},
+		})).pub("99.97 is the bound").atLeast(99.95),
 	}
 }
 
