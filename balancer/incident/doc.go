@@ -7,7 +7,8 @@
 // an upstream is ejected or nothing is selectable. [Verify] replays a file in a
 // new Pool on a clock that is moved by hand and finds the first event that is
 // not the same. [Replay] makes the events of inputs that were written by hand.
-// [Timeline] draws a file for a terminal.
+// [Timeline] draws a file for a terminal, and [Shrink] leaves out what did not
+// matter. A [Log] writes down a Pool's life of any length.
 //
 //	rec := incident.NewRecorder(incident.Config{})
 //	pool, err := balancer.NewPool(balancer.Config{OnEvent: rec.OnEvent}, hosts...)

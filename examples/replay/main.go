@@ -13,6 +13,11 @@
 // With -verify it records nothing: it verifies and draws a file that is there.
 //
 //	go run ./examples/replay -verify balancer/incident/testdata/fallback.jsonl
+//
+// With -shrink it leaves out of that file what did not matter for a change of
+// state and prints the rest, a file again:
+//
+//	go run ./examples/replay -verify pool.jsonl -shrink "ejected west-1"
 package main
 
 import (
@@ -24,6 +29,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,9 +48,13 @@ func main() {
 	flag.DurationVar(&opt.phase, "phase", time.Second, "how long each of the three phases lasts")
 	flag.IntVar(&opt.workers, "workers", 4, "requests at once")
 	verify := flag.String("verify", "", "a recording to verify and draw, instead of making one")
+	event := flag.String("shrink", "", "of the recording to verify, print only what it takes for this event, such as ejected or \"opened b\"")
 	flag.Parse()
 	act := func() error { return run(os.Stdout, opt) }
-	if *verify != "" {
+	switch {
+	case *event != "":
+		act = func() error { return shrink(os.Stdout, *verify, *event) }
+	case *verify != "":
 		act = func() error { return check(os.Stdout, *verify) }
 	}
 	if err := act(); err != nil {
@@ -152,6 +163,33 @@ func check(out io.Writer, name string) error {
 		return err
 	}
 	return incident.Timeline(out, r, incident.TimelineOptions{})
+}
+
+// shrink prints the smallest file like that one in which the event still happens.
+func shrink(out io.Writer, name, event string) error {
+	in, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	file, err := incident.Read(in)
+	if err != nil {
+		return err
+	}
+	cfg, err := file.Header.Config()
+	if err != nil {
+		return err
+	}
+	kind, upstream, _ := strings.Cut(event, " ")
+	small, err := incident.Shrink(file, cfg, func(f *incident.File) bool {
+		return slices.ContainsFunc(f.Lines, func(l incident.Line) bool {
+			return l.Kind == incident.EvState && l.Event.String() == kind && (upstream == "" || upstream == l.Upstream)
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return incident.Copy(out, small.Reader())
 }
 
 func get(client *http.Client) error {

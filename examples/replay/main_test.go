@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/balancer/incident"
 	"github.com/stretchr/testify/require"
 )
 
@@ -31,4 +32,20 @@ func TestCheckFails(t *testing.T) {
 	s = s[:at] + strings.Replace(s[at:], `"b":"`, `"b":"x`, 1)
 	require.NoError(t, os.WriteFile(file, []byte(s), 0o600))
 	require.ErrorContains(t, check(&out, file), "diverges at line")
+}
+
+// What is left of a file is a file, with the event in it.
+func TestShrink(t *testing.T) {
+	var out strings.Builder
+	file := filepath.Join(t.TempDir(), "incident.jsonl")
+	require.NoError(t, run(&out, options{file: file, phase: 50 * time.Millisecond, workers: 1}), out.String())
+	var small strings.Builder
+	require.NoError(t, shrink(&small, file, "ejected"))
+	require.Contains(t, small.String(), `"ev":"ejected"`)
+	whole, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Less(t, strings.Count(small.String(), "\n"), strings.Count(string(whole), "\n"))
+	require.NoError(t, os.WriteFile(file, []byte(small.String()), 0o600))
+	require.NoError(t, check(&out, file))
+	require.ErrorIs(t, shrink(&small, file, "opened nobody"), incident.ErrShrink)
 }

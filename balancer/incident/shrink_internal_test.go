@@ -1,0 +1,40 @@
+package incident
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestMinimize(t *testing.T) {
+	has := func(s []string, x string) bool { return slices.Contains(s, x) }
+	require.Empty(t, minimize([]string{"a"}, func([]string) bool { return true }))
+	require.Empty(t, minimize(nil, func([]string) bool { return true }))
+	// a can go only when b has gone, and that goes later.
+	good := func(s []string) bool { return has(s, "c") && has(s, "d") && (has(s, "a") || !has(s, "b")) }
+	require.Equal(t, []string{"c", "d"}, minimize([]string{"a", "c", "b", "d"}, good))
+	for n := range 40 {
+		all := make([]int, n)
+		for i := range all {
+			all[i] = i
+		}
+
+		for _, want := range [][]int{{}, {0}, {n - 1}, {n / 3, n / 2}} {
+			if n == 0 || n == 1 && len(want) > 1 {
+				continue
+			}
+			want = slices.Compact(want)
+			got := minimize(all, func(s []int) bool {
+
+				for _, x := range want {
+					if !slices.Contains(s, x) {
+						return false
+					}
+				}
+				return true
+			})
+			require.Equal(t, want, append([]int{}, got...))
+		}
+	}
+}
