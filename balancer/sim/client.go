@@ -19,6 +19,10 @@ type client struct {
 	skip     map[uint64]bool
 	think    sampler
 
+	checks    int // the first of the machine's that are this client's, one for each of sees
+	answer    sampler
+	probeEnds bool // a probe that passes may end an ejection
+
 	sent   uint64   // open-loop arrivals so far
 	gap    uint64   // mean time between them, in q16 nanoseconds
 	nextAt uint64   // the next one, in q16

@@ -15,7 +15,7 @@ type ConfigError struct {
 	Field string // the setting, as it is written in Go
 	Value string // its value
 	Want  string // the values allowed
-	Err   error  // the cause, where a Pool's own check found it; else nil
+	Err   error  // the cause, where the setting's own package found it; else nil
 }
 
 // Error implements error.

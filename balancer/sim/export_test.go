@@ -1,6 +1,9 @@
 package sim
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Exported for the tests: fixed-point functions, and a run step by step.
 
@@ -49,8 +52,41 @@ func (m *Machine) Check() error {
 			return fmt.Errorf("server %d has %d places and %d waiting", i, s.queue, s.waiting)
 		}
 	}
+	probes := 0
+	for i := range q.checks {
+		k := &q.checks[i]
+		if k.attempt != nobody {
+			probes++
+			if a := &q.attempts[k.attempt]; !a.probe || a.request != uint32(i) || a.server != k.server {
+				return fmt.Errorf("check %d waits for an attempt that is not its own: %+v", i, *a)
+			}
+		}
+	}
+	quiet := 0
+	for i, e := range q.events.q {
+		switch {
+		case i == 0 && q.events.hole:
+		case e.kind() >= evProbe, e.kind() == evAnswer && q.attempts[e.a].probe:
+			quiet++
+		}
+	}
+	if quiet != q.quiet {
+		return fmt.Errorf("%d events of checks are in the queue, %d are counted", quiet, q.quiet)
+	}
 	inflight := make([]int, len(q.servers))
 	open := int64(0)
+	for i := range q.attempts {
+		a := &q.attempts[i]
+		if a.probe && a.request != nobody {
+			probes--
+		}
+		if a.place == placeHole && a.request == nobody {
+			return fmt.Errorf("attempt %d is nobody's and never ends", i)
+		}
+	}
+	if probes != 0 {
+		return fmt.Errorf("%d deep probes are out for nobody", -probes)
+	}
 	for i := range q.requests {
 		if r := &q.requests[i]; r.client != nobody {
 			open++
@@ -69,6 +105,15 @@ func (m *Machine) Check() error {
 		known += int(snap.Totals.Inflight)
 		for _, u := range snap.Upstreams {
 			pools[q.byID[u.ID]] += u.Inflight
+			c := &q.clients[i]
+			if c.Checks == nil {
+				continue
+			}
+			// A deadline that has come may still have its event ahead.
+			k := &q.checks[c.checks+slices.Index(c.sees, q.byID[u.ID])]
+			if !k.on || k.core.NextChange() > q.now && u.Healthy != k.core.Healthy(q.now) {
+				return fmt.Errorf("check %d is on: %v, in health: %v, the Pool says %v", c.checks, k.on, k.core.Healthy(q.now), u.Healthy)
+			}
 		}
 	}
 	total := 0

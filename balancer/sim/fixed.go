@@ -17,6 +17,7 @@ const (
 	streamRequest
 	streamThink
 	streamSubset
+	streamProbe
 )
 
 // Purposes of the draws of one attempt.

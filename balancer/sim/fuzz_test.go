@@ -1,12 +1,14 @@
 package sim_test
 
 import (
+	"bytes"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/evenkeel-go/evenkeel/balancer"
+	"github.com/evenkeel-go/evenkeel/balancer/health"
 	"github.com/evenkeel-go/evenkeel/balancer/sim"
 )
 
@@ -72,6 +74,25 @@ func fleet(t *rapid.T) sim.Scenario {
 	s.Pool.Budget.Off = rapid.Bool().Draw(t, "nobudget")
 	s.Pool.Breaker.Off = rapid.Bool().Draw(t, "nobreaker")
 	s.Pool.Outlier.Off = rapid.Bool().Draw(t, "nooutlier")
+	for i := range s.Clients {
+		if rapid.Bool().Draw(t, "checked") {
+			s.Clients[i].Checks = &sim.Checks{
+				Probe: health.Config{
+					Interval: millis(200, "interval") + 5*ms, Timeout: millis(150, "probe timeout"), SlowAfter: millis(30, "slow"),
+					Fall: rapid.IntRange(0, 3).Draw(t, "fall"), Rise: rapid.IntRange(0, 3).Draw(t, "rise"),
+					StartHealthy: rapid.Bool().Draw(t, "start"), First: health.FirstProbe(rapid.IntRange(0, 1).Draw(t, "first probe")),
+				},
+				Spread: rapid.Bool().Draw(t, "spread"), Deep: rapid.Bool().Draw(t, "deep"), Answer: dist.Draw(t, "answer"),
+			}
+		}
+	}
+	if s.Clients[0].Checks != nil || s.Clients[len(s.Clients)-1].Checks != nil {
+		// A service of days is a day of probes where a request waits for it.
+		for i := range s.Servers {
+			s.Servers[i].SlowDown = min(s.Servers[i].SlowDown, 1)
+		}
+	}
+	s.Pool.Outlier.ProbeEnds = rapid.Bool().Draw(t, "ends")
 	return s
 }
 
@@ -119,6 +140,7 @@ func FuzzSimModel(f *testing.F) { f.Fuzz(rapid.MakeFuzz(holds)) }
 // FuzzSimOps decodes a scenario from bytes: each takes a decision.
 func FuzzSimOps(f *testing.F) {
 	f.Add([]byte("any bytes make a scenario"))
+	f.Add(bytes.Repeat([]byte{255, 7, 1, 19, 33}, 20))
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		next := func(n int) int {
@@ -146,6 +168,14 @@ func FuzzSimOps(f *testing.F) {
 				Kind: sim.Kind(1 + next(int(sim.Surge))), At: time.Duration(next(256)) * ms, For: time.Duration(1+next(200)) * ms,
 				Servers: []string{"", "a", "b"}[next(3)], First: next(3), Every: time.Duration(1+next(60)) * ms, Factor: float64(next(5)),
 			})
+		}
+		for i := range s.Clients {
+			if next(2) == 1 {
+				s.Clients[i].Checks = &sim.Checks{Deep: next(2) == 1, Spread: next(2) == 1, Probe: health.Config{
+					Interval: time.Duration(5+next(90)) * ms, Timeout: time.Duration(next(120)) * ms,
+					Fall: next(4), Rise: next(4), StartHealthy: next(2) == 1,
+				}}
+			}
 		}
 		m, err := sim.NewMachine(s)
 		if err != nil {

@@ -4,24 +4,30 @@ package sim
 type kind uint8
 
 const (
-	evArrive  kind = iota // a: client, whose next open-loop request begins
-	evUser                // a: client, b: user, whose next request begins
-	evAnswer              // a: attempt, which the server has finished
-	evTimeout             // a: client, whose oldest time limit may be over
-	evExpire              // a: attempt, b: generation; the request's deadline
-	evRetry               // a: request, whose wait is over
-	evScript              // the script's next boundary
+	evArrive   kind = iota // a: client, whose next open-loop request begins
+	evUser                 // a: client, b: user, whose next request begins
+	evAnswer               // a: attempt, which the server has finished
+	evTimeout              // a: client, whose oldest time limit may be over
+	evExpire               // a: attempt, b: generation; the request's deadline
+	evRetry                // a: request, whose wait is over
+	evScript               // the script's next boundary
+	evProbe                // a: check, b: epoch; its next probe
+	evProbeEnd             // a: check, b: epoch; a probe's answer or deadline
 )
+
+// kindBits of an event's number are its kind. The 60 that are left would last for
+// tens of thousands of years.
+const kindBits = 4
 
 // event is one entry of the queue of what is going to happen. Events at one
 // instant happen in the order of seq, the order in which they were scheduled.
 type event struct {
 	at   int64
-	seq  uint64 // seq<<3 | kind
+	seq  uint64 // seq<<kindBits | kind
 	a, b uint32
 }
 
-func (e event) kind() kind { return kind(e.seq & 7) }
+func (e event) kind() kind { return kind(e.seq & (1<<kindBits - 1)) }
 
 // heap is a 4-ary min-heap of events by (at, seq): half as deep as a binary one,
 // and the four children share cache lines. Most events schedule another one, so

@@ -50,6 +50,7 @@ type machine struct {
 	freeRequest uint32
 	attempts    []attempt
 	freeAttempt uint32
+	freeProbe   uint32
 	open        int64 // requests under way
 	openSince   int64
 	victims     []uint32 // for crash
@@ -64,6 +65,9 @@ type machine struct {
 	columnEnd int64
 	tables    *tables
 	rec       *recording // nil if nothing is recorded
+
+	checks []check
+	quiet  int // events in the queue that belong to checks: no request ends by them
 }
 
 // request is one request under way.
@@ -93,6 +97,7 @@ type attempt struct {
 	epoch   uint32 // of the server, when the service began
 	place   place
 	outcome balancer.Outcome
+	probe   bool // a deep probe; request is its check, or nobody
 }
 
 // draw returns 64 uniform bits for one purpose.
@@ -118,7 +123,7 @@ func newMachine(s Scenario) (*machine, error) {
 	}
 	m := &machine{
 		s: s, start: time.Unix(0, 0).UTC(), endAt: int64(s.Duration), warm: int64(s.WarmUp),
-		load: q16, freeRequest: nobody, freeAttempt: nobody, byID: map[string]int{},
+		load: q16, freeRequest: nobody, freeAttempt: nobody, freeProbe: nobody, byID: map[string]int{},
 		interval: int64(s.interval()), tables: mathTables(),
 	}
 	m.columnEnd = m.interval
@@ -134,11 +139,17 @@ func newMachine(s Scenario) (*machine, error) {
 		p := &m.plays[i]
 		p.ejected = make([]bool, len(m.clients)*len(p.servers))
 		p.pending = make([]bool, len(p.servers))
+		if len(m.checks) > 0 {
+			p.unhealthy = make([]bool, len(m.clients)*len(p.servers))
+		}
 	}
 	// What begins at 0 must be there before the first request.
 	m.script()
 	for i := range m.clients {
 		m.begin(uint32(i))
+	}
+	for i := range m.clients {
+		m.followRoll(&m.clients[i])
 	}
 	return m, nil
 }
@@ -204,6 +215,10 @@ func (m *machine) addClients() error {
 			if cfg.Seed == 0 {
 				cfg.Seed = draw(m.s.Seed, streamPool, uint64(c.index)) | 1
 			}
+			if c.Checks != nil {
+				cfg.StartUnhealthy = !c.Checks.Probe.StartHealthy
+				c.probeEnds = cfg.Outlier.ProbeEnds
+			}
 			hook, index := cfg.OnEvent, c.index
 			cfg.OnEvent = func(ev balancer.Event) {
 				m.poolEvent(index, ev)
@@ -216,6 +231,7 @@ func (m *machine) addClients() error {
 				return &ConfigError{Field: "Scenario.Pool", Err: err}
 			}
 			c.pool = pool
+			m.addChecks(&c)
 			m.clients = append(m.clients, c)
 		}
 	}
@@ -243,6 +259,7 @@ func (m *machine) updatePools() {
 		if err := c.pool.Update(c.members(m)...); err != nil {
 			panic(err)
 		}
+		m.followRoll(c)
 	}
 }
 
@@ -250,7 +267,7 @@ func (m *machine) updatePools() {
 func (m *machine) push(at int64, k kind, a, b uint32) { m.pushSeq(at, m.number(), k, a, b) }
 
 func (m *machine) pushSeq(at int64, seq uint64, k kind, a, b uint32) {
-	m.events.push(event{at: at, seq: seq<<3 | uint64(k), a: a, b: b})
+	m.events.push(event{at: at, seq: seq<<kindBits | uint64(k), a: a, b: b})
 }
 
 // number is the next of the numbers that order events at one instant.
@@ -260,9 +277,10 @@ func (m *machine) number() uint64 {
 }
 
 // step makes the next event happen. It returns false when the run is over: no
-// more requests arrive and none is under way, or none that can still end.
+// more requests arrive and none is under way, or none that can still end. Checks
+// go on for as long as anything else does.
 func (m *machine) step() bool {
-	if m.events.len() == 0 || m.now >= m.endAt && m.open == 0 {
+	if m.events.len() <= m.quiet && m.over() || m.now >= m.endAt && m.open == 0 {
 		return false
 	}
 	e := m.events.pop()
@@ -285,6 +303,16 @@ func (m *machine) step() bool {
 		m.drive(e.a)
 	case evScript:
 		m.script()
+	case evProbe:
+		m.quiet--
+		if m.checks[e.a].epoch == e.b {
+			m.probe(e.a)
+		}
+	case evProbeEnd:
+		m.quiet--
+		if m.checks[e.a].epoch == e.b {
+			m.endProbe(e.a)
+		}
 	}
 	return true
 }
@@ -315,16 +343,20 @@ func (m *machine) sync() {
 // has the time at which it was due, which may be before now.
 func (m *machine) poolEvent(client uint32, ev balancer.Event) {
 	si, known := m.byID[ev.Upstream]
-	if !known || ev.Kind != balancer.UpstreamEjected && ev.Kind != balancer.BreakerOpened {
+	if !known {
+		return
+	}
+	r := &m.out.Servers[si]
+	switch ev.Kind {
+	case balancer.UpstreamEjected:
+		r.Ejections++
+	case balancer.BreakerOpened:
+		r.Trips++
+	case balancer.UpstreamUnhealthy:
+	default:
 		return
 	}
 	at := int64(ev.At.Sub(m.start))
-	r := &m.out.Servers[si]
-	if ev.Kind == balancer.UpstreamEjected {
-		r.Ejections++
-	} else {
-		r.Trips++
-	}
 	for i := range m.plays {
 		p := &m.plays[i]
 		rank := slices.Index(p.servers, si)
@@ -332,12 +364,16 @@ func (m *machine) poolEvent(client uint32, ev balancer.Event) {
 			continue
 		}
 		from, to := p.span(rank)
-		seen := &p.ejected[int(client)*len(p.servers)+rank]
-		if at < from || at >= to || *seen {
+		seen, out := p.ejected, &p.result.Ejected
+		if ev.Kind == balancer.UpstreamUnhealthy {
+			seen, out = p.unhealthy, &p.result.Unhealthy
+		}
+		pair := int(client)*len(p.servers) + rank
+		if at < from || at >= to || seen[pair] {
 			continue
 		}
-		*seen = true
-		p.result.Ejected.note(time.Duration(at - from))
+		seen[pair] = true
+		out.note(time.Duration(at - from))
 	}
 }
 

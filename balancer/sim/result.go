@@ -109,6 +109,12 @@ type ServerResult struct {
 	LongestQueue int
 	Ejections    int
 	Trips        int
+
+	// Probes is how many probes the checks of all clients have sent in the whole
+	// run, and ProbeFailures how many of those failed, were slow or timed out. Deep
+	// ones are in Busy and LongestQueue too, and in no other figure.
+	Probes        uint64
+	ProbeFailures uint64
 }
 
 // Column counts the requests that arrived in one interval, and the attempts
@@ -130,6 +136,8 @@ type ChangeResult struct {
 	// after its beginning and before its end the client's Pool first took the
 	// server out, by ejection or by its breaker.
 	Ejected Spread
+	// Unhealthy is the same for the client's checks.
+	Unhealthy Spread
 	// Recovered has, for each server concerned, how long after its end the first
 	// success came of an attempt that was sent after it.
 	Recovered Spread
@@ -204,13 +212,20 @@ func (r Result) String() string {
 			fmt.Fprintf(&b, "... and %d more servers\n", len(r.Servers)-i)
 			break
 		}
-		fmt.Fprintf(&b, "%-8s attempts %d (%.2f %%)  failures %d  longest queue %d  ejections %d  trips %d\n",
+		fmt.Fprintf(&b, "%-8s attempts %d (%.2f %%)  failures %d  longest queue %d  ejections %d  trips %d",
 			s.ID, s.Attempts, 100*r.Share(i), s.Failures, s.LongestQueue, s.Ejections, s.Trips)
+		if s.Probes > 0 {
+			fmt.Fprintf(&b, "  probes %d, %d failed", s.Probes, s.ProbeFailures)
+		}
+		b.WriteByte('\n')
 	}
 	for _, c := range r.Changes {
 		fmt.Fprintf(&b, "%s at %v", c.Kind, c.At)
 		if c.Ejected.Count > 0 {
 			fmt.Fprintf(&b, "  taken out %d times, first after %v", c.Ejected.Count, short(c.Ejected.First))
+		}
+		if c.Unhealthy.Count > 0 {
+			fmt.Fprintf(&b, "  found unhealthy %d times, first after %v", c.Unhealthy.Count, short(c.Unhealthy.First))
 		}
 		if c.Recovered.Count > 0 {
 			fmt.Fprintf(&b, "  back after %v", short(c.Recovered.Last))

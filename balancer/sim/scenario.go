@@ -46,7 +46,8 @@ type Scenario struct {
 
 	// Pool sets up the Pool of every client. Its Clock must be nil: it is the
 	// simulation's. If its Seed is zero, every client has a seed of its own, drawn
-	// from the scenario's; else all have this one. Its OnEvent is called on the
+	// from the scenario's; else all have this one. Client.Checks decide on
+	// its StartUnhealthy. Its OnEvent is called on the
 	// simulation's goroutine.
 	Pool balancer.Config
 }
@@ -140,6 +141,9 @@ type Client struct {
 	// what would have been different without them? Their arrivals pass in silence
 	// and all other requests keep their numbers and draws.
 	Skip []uint64
+
+	// Checks, if not nil, are the client's active health checks.
+	Checks *Checks
 
 	// Pool, if not nil, is used instead of Scenario.Pool.
 	Pool *balancer.Config
@@ -288,6 +292,11 @@ func (c Client) validate(field string, servers int) error {
 	}
 	if c.Pool != nil {
 		if err := validatePool(field+".Pool", *c.Pool); err != nil {
+			return err
+		}
+	}
+	if c.Checks != nil {
+		if err := c.Checks.validate(field + ".Checks"); err != nil {
 			return err
 		}
 	}

@@ -166,6 +166,8 @@ type play struct {
 	result  *ChangeResult
 	ejected []bool // by client*len(servers)+rank: counted
 	pending []bool // by rank: over, and no success since
+
+	unhealthy []bool // as ejected; nil without checks
 }
 
 // span is when the change concerns the server of a rank.

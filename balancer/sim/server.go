@@ -97,6 +97,9 @@ func (m *machine) receive(ai uint32) {
 func (m *machine) refuse(ai uint32, o balancer.Outcome, after int64) {
 	a := &m.attempts[ai]
 	a.place, a.outcome = placeRefused, o
+	if a.probe {
+		m.quiet++
+	}
 	m.push(satAdd(m.now, after), evAnswer, ai, 0)
 }
 
@@ -124,6 +127,9 @@ func (m *machine) serve(ai uint32) {
 	if e.errors > 0 && hit(a.draw(drawError), e.errors) {
 		a.outcome = balancer.Failure
 	}
+	if a.probe {
+		m.quiet++
+	}
 	s.busy++
 	if a.sent >= m.warm {
 		m.out.Servers[si].Busy += time.Duration(d)
@@ -138,6 +144,9 @@ func (m *machine) answer(ai uint32) {
 	a := &m.attempts[ai]
 	si := a.server
 	s := &m.servers[si]
+	if a.probe {
+		m.quiet--
+	}
 	switch {
 	case a.place == placeRefused:
 	case a.epoch != s.epoch:
@@ -177,6 +186,11 @@ func (m *machine) work(si uint32) {
 // on from there. The attempt is given back before that: a retry may reuse it.
 func (m *machine) reply(ai uint32) {
 	a := &m.attempts[ai]
+	if a.probe {
+		m.probed(ai, a.outcome)
+		m.release(ai)
+		return
+	}
 	if a.request == nobody {
 		if a.sent >= m.warm {
 			m.out.Counts.Wasted++
@@ -230,6 +244,10 @@ func (m *machine) crash(si int) {
 	for _, ai := range m.victims {
 		a := &m.attempts[ai]
 		ri := a.request
+		if a.probe {
+			m.probed(ai, balancer.TransportFailure)
+			ri = nobody
+		}
 		if ri != nobody {
 			m.settle(ai, balancer.TransportFailure)
 		}
@@ -259,6 +277,10 @@ func (m *machine) release(ai uint32) {
 	a := &m.attempts[ai]
 	a.gen++
 	a.place, a.request = placeFree, nobody
+	if a.probe {
+		a.next, m.freeProbe = m.freeProbe, ai
+		return
+	}
 	a.next, m.freeAttempt = m.freeAttempt, ai
 }
 

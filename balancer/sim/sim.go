@@ -24,6 +24,12 @@
 // waits for each answer no longer than its timeout. Servers learn nothing of
 // clients, and clients of servers only what the answers tell.
 //
+// A client may also have active checks ([Checks]), which probe its servers and
+// turn the health bits of its Pool. A shallow probe asks whether anybody is
+// there, a deep one is work like a request. Probes have draws of their own, so
+// that two Scenarios that differ in their checks alone stay comparable, and they
+// keep no run going.
+//
 // # What can be relied on
 //
 // Time is whole nanoseconds on a clock.Manual. Events at one instant happen in

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evenkeel-go/evenkeel/balancer"
+	"github.com/evenkeel-go/evenkeel/balancer/health"
 	"github.com/evenkeel-go/evenkeel/balancer/sim"
 	"github.com/evenkeel-go/evenkeel/breaker"
 	"github.com/evenkeel-go/evenkeel/clock"
@@ -605,6 +606,21 @@ func TestValidate(t *testing.T) {
 		"Scenario.Clients[0].Pool": func(s *sim.Scenario) {
 			s.Clients[0].Pool = &balancer.Config{FailurePenalty: 2 * time.Hour}
 		},
+		"Scenario.Clients[0].Checks.Probe": func(s *sim.Scenario) {
+			s.Clients[0].Checks = &sim.Checks{Probe: health.Config{Rise: -1}}
+		},
+		"Scenario.Clients[0].Checks.Probe.Interval": func(s *sim.Scenario) {
+			s.Clients[0].Checks = &sim.Checks{Probe: health.Config{Interval: 48*time.Hour + 1}}
+		},
+		"Scenario.Clients[0].Checks.Probe.Timeout": func(s *sim.Scenario) {
+			s.Clients[0].Checks = &sim.Checks{Probe: health.Config{Timeout: 48*time.Hour + 1}}
+		},
+		"Scenario.Clients[0].Checks.Probe.SlowAfter": func(s *sim.Scenario) {
+			s.Clients[0].Checks = &sim.Checks{Probe: health.Config{SlowAfter: 48*time.Hour + 1}}
+		},
+		"Scenario.Clients[0].Checks.Answer.Mean": func(s *sim.Scenario) {
+			s.Clients[0].Checks = &sim.Checks{Answer: sim.Constant(-1)}
+		},
 		"Scenario.Clients[0].Think.Mean": func(s *sim.Scenario) { s.Clients[0].Think.Mean = -1 },
 		"Scenario.Script[0].Kind":        func(s *sim.Scenario) { s.Script[0].Kind = 0 },
 		"Scenario.Script[0].At":          func(s *sim.Scenario) { s.Script[0].At = -1 },
@@ -630,6 +646,9 @@ func TestValidate(t *testing.T) {
 	s := ok()
 	s.Pool.Retry.Max = -1
 	require.ErrorIs(t, s.Validate(), balancer.ErrConfig, "the cause can be seen")
+	s = ok()
+	s.Clients[0].Checks = &sim.Checks{Probe: health.Config{Fall: -1}}
+	require.ErrorIs(t, s.Validate(), health.ErrConfig, "the cause can be seen")
 }
 
 // A run in its steady state allocates nothing.
