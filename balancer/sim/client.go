@@ -366,7 +366,7 @@ func (m *machine) recovered(a *attempt) {
 		if _, to := p.span(rank); a.sent >= to {
 			p.pending[rank] = false
 			m.servers[a.server].pending--
-			p.result.Recovered.note(time.Duration(m.now - to))
+			p.result.FirstSuccess.note(time.Duration(m.now - to))
 		}
 	}
 }
@@ -380,7 +380,7 @@ func (m *machine) finish(ri uint32, end balancer.End) {
 	took := time.Duration(m.now - r.start)
 	good := r.ok && (c.Target == 0 || took <= c.Target)
 	m.countOpen(-1)
-	m.out.Sojourn += int64(took)
+	m.out.Sojourn.add(1, int64(took))
 	m.out.Total.end(r.ok, good, r.attempts, end)
 	if r.start >= m.warm {
 		m.out.Counts.end(r.ok, good, r.attempts, end)

@@ -66,8 +66,14 @@ type Dist struct {
 	Samples []time.Duration // for ShapeSamples
 }
 
-// Constant is always d.
-func Constant(d time.Duration) Dist { return Dist{Mean: d} }
+// Constant is always d, or a nanosecond if d is zero: the zero Dist is something
+// else.
+func Constant(d time.Duration) Dist {
+	if d == 0 {
+		d = 1
+	}
+	return Dist{Mean: d}
+}
 
 // Exponential is the exponential distribution with the given mean.
 func Exponential(mean time.Duration) Dist { return Dist{Shape: ShapeExponential, Mean: mean} }
@@ -98,7 +104,8 @@ func Recorded(samples []time.Duration) Dist { return Dist{Shape: ShapeSamples, S
 func ReadSamples(r io.Reader) ([]time.Duration, error) {
 	var out []time.Duration
 	lines := bufio.NewScanner(r)
-	for n := 1; lines.Scan(); n++ {
+	n := 1
+	for ; lines.Scan(); n++ {
 		s := strings.TrimSpace(lines.Text())
 		if s == "" || s[0] == '#' {
 			continue
@@ -118,7 +125,10 @@ func ReadSamples(r io.Reader) ([]time.Duration, error) {
 		}
 		out = append(out, d)
 	}
-	return out, lines.Err()
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("sim: line %d: %w", n, err)
+	}
+	return out, nil
 }
 
 func (d Dist) isZero() bool {
@@ -127,8 +137,8 @@ func (d Dist) isZero() bool {
 
 func (d Dist) validate(field string) error {
 	for i, s := range d.Samples {
-		if s < 0 {
-			return bad(fmt.Sprintf("%s.Samples[%d]", field, i), s, ">= 0")
+		if s < 0 || s > maxTime {
+			return bad(fmt.Sprintf("%s.Samples[%d]", field, i), s, "0 to 48h")
 		}
 	}
 	switch {

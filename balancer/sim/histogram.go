@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math"
 	"math/bits"
 	"time"
 )
@@ -18,7 +19,7 @@ const subBits = 7
 type Histogram struct {
 	buckets  []uint64
 	count    uint64
-	sum      int64
+	sum      Sum
 	min, max int64
 }
 
@@ -52,21 +53,21 @@ func (h *Histogram) Add(d time.Duration) {
 	}
 	h.max = max(h.max, v)
 	h.count++
-	h.sum += v
+	h.sum.add(1, v)
 }
 
 // Count is the number of durations.
 func (h Histogram) Count() uint64 { return h.count }
 
 // Sum is their sum.
-func (h Histogram) Sum() time.Duration { return time.Duration(h.sum) }
+func (h Histogram) Sum() Sum { return h.sum }
 
-// Mean is their mean, 0 if there are none.
+// Mean is their mean, rounded down to the nanosecond; 0 if there are none.
 func (h Histogram) Mean() time.Duration {
 	if h.count == 0 {
 		return 0
 	}
-	return time.Duration(h.sum / int64(h.count))
+	return h.sum.over(h.count)
 }
 
 // Min is the shortest, 0 if there are none.
@@ -82,14 +83,7 @@ func (h Histogram) Quantile(q float64) time.Duration {
 	if h.count == 0 {
 		return 0
 	}
-	rank := uint64(1)
-	if q > 0 {
-		want := float64(min(q, 1) * float64(h.count))
-		rank = uint64(want)
-		if float64(rank) < want || rank == 0 {
-			rank++
-		}
-	}
+	rank := rankOf(q, h.count)
 	seen := uint64(0)
 	for b, n := range h.buckets {
 		if seen += n; seen >= rank {
@@ -97,4 +91,19 @@ func (h Histogram) Quantile(q float64) time.Duration {
 		}
 	}
 	return h.Max()
+}
+
+// rankOf is the least whole number that is at least q*n, from 1 to n. A q such as
+// 0.07 is not the float that stands for it, and 0.07 times 100 comes out above 7:
+// what exceeds a whole number by no more than the two roundings is that number.
+func rankOf(q float64, n uint64) uint64 {
+	switch {
+	case !(q > 0):
+		return 1
+	case q >= 1:
+		return n
+	}
+	product := float64(q * float64(n))
+	least := product - float64(product*0x1p-51)
+	return min(max(1, uint64(-math.Floor(-least))), n)
 }

@@ -380,7 +380,7 @@ func (m *machine) poolEvent(client uint32, ev balancer.Event) {
 // countOpen changes the number of requests under way, and adds up what it was
 // over time.
 func (m *machine) countOpen(by int64) {
-	m.out.Area += m.open * (m.now - m.openSince)
+	m.out.Area.add(m.open, m.now-m.openSince)
 	m.openSince = m.now
 	m.open += by
 }

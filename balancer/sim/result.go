@@ -8,8 +8,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/balancer"
 )
 
-// Counts is what became of some requests. Requests = OK + Failed + Hung, and
-// Attempts = Requests + Retries - Unsent, once a run is over. It is plain data.
+// Counts is what became of some requests. Once a run is over, Requests = OK +
+// Failed + Hung, Attempts = Requests + Retries - Unsent, and Failed is the sum of
+// the fields that begin with End. It is plain data.
 type Counts struct {
 	Requests uint64 // begun
 	OK       uint64 // whose last attempt was a Success
@@ -22,26 +23,30 @@ type Counts struct {
 	Timeouts uint64 // of those, given up by the client
 	Wasted   uint64 // of those, answered when nobody waited any longer
 
-	Unsent      uint64 // requests without a single attempt
-	EndAttempts uint64 // requests that failed with all retries used up
-	EndNoTarget uint64 // that failed with no server left to try
-	EndBudget   uint64 // that failed since the retry budget refused
-	EndDeadline uint64 // that failed since their deadline had come
+	Unsent         uint64 // requests without a single attempt
+	EndAnswered    uint64 // requests that failed in a way that is not retried
+	EndAttempts    uint64 // that failed with all retries used up
+	EndNoTarget    uint64 // that failed with no server left to try
+	EndBudget      uint64 // that failed since the retry budget refused
+	EndDeadline    uint64 // that failed since their deadline had come
+	EndUnavailable uint64 // that failed since no server could be picked at all
 }
 
 func (c *Counts) end(ok, good bool, attempts uint32, end balancer.End) {
-	if ok {
-		c.OK++
-	} else {
-		c.Failed++
-	}
-	if good {
-		c.Good++
-	}
 	if attempts == 0 {
 		c.Unsent++
 	}
+	if ok {
+		c.OK++
+		if good {
+			c.Good++
+		}
+		return
+	}
+	c.Failed++
 	switch end {
+	case balancer.EndAnswered:
+		c.EndAnswered++
 	case balancer.EndAttempts:
 		c.EndAttempts++
 	case balancer.EndNoTarget:
@@ -50,6 +55,8 @@ func (c *Counts) end(ok, good bool, attempts uint32, end balancer.End) {
 		c.EndBudget++
 	case balancer.EndDeadline:
 		c.EndDeadline++
+	case balancer.EndUnavailable:
+		c.EndUnavailable++
 	}
 }
 
@@ -93,7 +100,7 @@ type Result struct {
 	// Area is the number of requests under way, added up over the nanoseconds of
 	// the whole run, and Sojourn the time that all requests took. By Little's law
 	// they are equal if none hung.
-	Area, Sojourn int64
+	Area, Sojourn Sum
 }
 
 // ServerResult is what one server did for the requests after the warm-up. It is
@@ -138,16 +145,17 @@ type ChangeResult struct {
 	Ejected Spread
 	// Unhealthy is the same for the client's checks.
 	Unhealthy Spread
-	// Recovered has, for each server concerned, how long after its end the first
-	// success came of an attempt that was sent after it.
-	Recovered Spread
+	// FirstSuccess has, for each server concerned, how long after its end the
+	// first success came of an attempt that was sent after it. One stray attempt is
+	// enough: it says when the server was tried again, not when it had its share.
+	FirstSuccess Spread
 }
 
 // Spread sums up some durations. The zero Spread has none. It is plain data.
 type Spread struct {
 	Count       int           // how many
 	First, Last time.Duration // the shortest and the longest
-	Sum         time.Duration // all together
+	Sum         time.Duration // all together; if that is longer than a Duration can be, the longest
 }
 
 func (s *Spread) note(d time.Duration) {
@@ -156,7 +164,7 @@ func (s *Spread) note(d time.Duration) {
 	}
 	s.Last = max(s.Last, d)
 	s.Count++
-	s.Sum += d
+	s.Sum = time.Duration(satAdd(int64(s.Sum), int64(d)))
 }
 
 // Mean is the mean, 0 if there are none.
@@ -180,18 +188,23 @@ func (r Result) Goodput() float64 {
 func (r Result) Share(i int) float64 { return ratio(r.Servers[i].Attempts, r.Attempts) }
 
 // Recovery is how long after the instant at every column of Series was good
-// again for good: the share of good requests in it, and in all later ones, was
-// at least least. It returns false if that never came. O(len(Series)).
+// again for good: of the requests in it, and in every later one, a share of at
+// least least was good. A column without requests says nothing. It returns false
+// if that never came, or if no request came after it to show that it had: where
+// everything hangs nothing fails, and nothing has recovered.
+// O(len(Series)).
 func (r Result) Recovery(at time.Duration, least float64) (time.Duration, bool) {
-	since := len(r.Series)
+	since, proven := len(r.Series), false
 	for i := len(r.Series) - 1; i >= 0; i-- {
 		c := r.Series[i]
-		if c.Requests > 0 && float64(c.Good) < float64(least*float64(c.Requests)) {
+		if float64(c.Good) < float64(least*float64(c.Requests)) {
 			break
 		}
 		since = i
+		// A column that has ended by then is no proof of what came after.
+		proven = proven || c.Requests > 0 && time.Duration(i+1)*r.Interval > at
 	}
-	if since == len(r.Series) {
+	if !proven || at >= r.Duration {
 		return 0, false
 	}
 	return max(0, time.Duration(since)*r.Interval-at), true
@@ -227,8 +240,8 @@ func (r Result) String() string {
 		if c.Unhealthy.Count > 0 {
 			fmt.Fprintf(&b, "  found unhealthy %d times, first after %v", c.Unhealthy.Count, short(c.Unhealthy.First))
 		}
-		if c.Recovered.Count > 0 {
-			fmt.Fprintf(&b, "  back after %v", short(c.Recovered.Last))
+		if c.FirstSuccess.Count > 0 {
+			fmt.Fprintf(&b, "  back after %v", short(c.FirstSuccess.Last))
 		}
 		b.WriteByte('\n')
 	}

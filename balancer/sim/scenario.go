@@ -2,14 +2,19 @@ package sim
 
 import (
 	"fmt"
+	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/evenkeel-go/evenkeel/balancer"
 )
 
-// maxTime bounds every time of a scenario, so that no sum can overflow.
+// maxTime bounds every time of a scenario, so that no sum of a few can overflow.
+// Where any number of them add up, a Sum holds them.
 const maxTime = 48 * time.Hour
+
+// zonePrefix begins what a Change calls a zone by.
+const zonePrefix = "zone:"
 
 const (
 	maxCount  = 1 << 20 // of servers, of clients, of users
@@ -57,7 +62,8 @@ type Scenario struct {
 // writes to it.
 type Server struct {
 	// Name is the group's name. One server has it as its id; several are Name-0,
-	// Name-1 and so on. If empty, "s". Ids must be distinct.
+	// Name-1 and so on. If empty, "s". Ids must be distinct, the name of several
+	// must be no server's id, and none may begin with "zone:".
 	Name string
 	// Count is the number of servers. If zero, 1.
 	Count int
@@ -110,8 +116,8 @@ type Client struct {
 	// Even spaces the requests of Rate evenly, from a random start; otherwise
 	// they are a Poisson process.
 	Even bool
-	// Times are recorded arrivals, counted from the start, in order. Those at
-	// Duration or later do not happen.
+	// Times are recorded arrivals, counted from the start, in order, such as
+	// ReadSamples reads. Those at Duration or later do not happen.
 	Times []time.Duration
 	// Users makes each client a closed loop of that many users. They begin at
 	// a random point of their first Think.
@@ -204,15 +210,49 @@ func (s Scenario) Validate() error {
 		}
 		servers += atLeastOne(v.Count)
 	}
+	// A Change that names several must not mean one other server too.
+	for i, v := range s.Servers {
+		if v.Count > 1 && seen[v.name()] {
+			return bad(fmt.Sprintf("Scenario.Servers[%d].Name", i), fmt.Sprintf("%q", v.Name), "not the id of a server of another group")
+		}
+	}
 	for i, c := range s.Clients {
 		if err := c.validate(fmt.Sprintf("Scenario.Clients[%d]", i), servers); err != nil {
 			return err
 		}
 	}
 	for i, c := range s.Script {
-		if err := c.validate(fmt.Sprintf("Scenario.Script[%d]", i), s.Servers); err != nil {
+		field := fmt.Sprintf("Scenario.Script[%d]", i)
+		if err := c.validate(field, s.Servers); err != nil {
 			return err
 		}
+		if err := c.stray(field); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stray reports a setting that means nothing for the Change's kind: who wrote it
+// expects something else of it.
+func (c Change) stray(field string) error {
+	none := "for a " + c.Kind.String()
+	k := c.Kind
+	switch {
+	case k == Surge && c.Servers != "":
+		return bad(field+".Servers", fmt.Sprintf("%q", c.Servers), "empty "+none)
+	case k == Surge && c.First != 0:
+		return bad(field+".First", c.First, "0 "+none)
+	case k == Brownout && c.Factor != 0 && !c.Service.isZero():
+		return bad(field+".Factor", c.Factor, "0 beside a Service")
+	case k != Brownout && k != ColdStart && k != Surge && c.Factor != 0:
+		return bad(field+".Factor", c.Factor, "0 "+none)
+	case k != Errors && c.Share != 0:
+		return bad(field+".Share", c.Share, "0 "+none)
+	case k != Brownout && k != Sinkhole && !c.Service.isZero():
+		return bad(field+".Service", c.Service, "none "+none)
+	case k != Flapping && k != Roll && c.Every != 0:
+		return bad(field+".Every", c.Every, "0 "+none)
 	}
 	return nil
 }
@@ -233,6 +273,8 @@ func (s Server) validate(field string) error {
 	switch {
 	case !utf8.ValidString(s.Name):
 		return bad(field+".Name", fmt.Sprintf("%q", s.Name), "valid UTF-8")
+	case strings.HasPrefix(s.Name, zonePrefix):
+		return bad(field+".Name", fmt.Sprintf("%q", s.Name), "another beginning: that is how a Change names a zone")
 	case !utf8.ValidString(s.Zone):
 		return bad(field+".Zone", fmt.Sprintf("%q", s.Zone), "valid UTF-8")
 	case s.Count < 0 || s.Count > maxCount:

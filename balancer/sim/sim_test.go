@@ -202,7 +202,7 @@ func TestScript(t *testing.T) {
 			Pool:     balancer.Config{Policy: balancer.RoundRobin{}, Outlier: outlier.Config{Base: 2 * time.Second}},
 		})
 		require.Equal(t, 4, r.Changes[0].Ejected.Count)
-		require.Equal(t, 4, r.Changes[0].Recovered.Count)
+		require.Equal(t, 4, r.Changes[0].FirstSuccess.Count)
 		require.Less(t, r.Failed, uint64(40), "a request that meets a lost server is tried elsewhere, twice")
 		require.Greater(t, r.Retries, uint64(15))
 	})
@@ -526,8 +526,8 @@ func TestEdges(t *testing.T) {
 	require.Equal(t, uint64(2), r.Requests)
 	require.Equal(t, uint64(1), r.Good)
 	require.Equal(t, uint64(1), r.Failed)
-	require.Equal(t, 1, r.Changes[0].Recovered.Count)
-	require.Equal(t, 10*ms, r.Changes[0].Recovered.Last)
+	require.Equal(t, 1, r.Changes[0].FirstSuccess.Count)
+	require.Equal(t, 10*ms, r.Changes[0].FirstSuccess.Last)
 }
 
 func TestWarmUp(t *testing.T) {
@@ -545,7 +545,7 @@ func TestWarmUp(t *testing.T) {
 }
 
 func TestRecovery(t *testing.T) {
-	r := sim.Result{Interval: time.Second, Series: []sim.Column{
+	r := sim.Result{Duration: 5 * time.Second, Interval: time.Second, Series: []sim.Column{
 		{Requests: 10, Good: 10}, {Requests: 10, Good: 0}, {Requests: 10, Good: 5}, {Requests: 10, Good: 10}, {},
 	}}
 	d, ok := r.Recovery(time.Second, .99)

@@ -119,8 +119,8 @@ func variants(x *lab) []figure {
 				fig(name, "% to the server meanwhile", 100*float64(hit)/float64(all)))
 			if v.changes[0].For > 0 && v.to < 45*time.Second {
 				back := math.Inf(1)
-				if c := r.Changes[len(r.Changes)-1]; c.Recovered.Count > 0 {
-					back = c.Recovered.Last.Seconds()
+				if c := r.Changes[len(r.Changes)-1]; c.FirstSuccess.Count > 0 {
+					back = c.FirstSuccess.Last.Seconds()
 				}
 				out = append(out, fig(name, "s until it serves again", back))
 			}
