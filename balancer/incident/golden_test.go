@@ -10,6 +10,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/balancer"
 	"github.com/evenkeel-go/evenkeel/balancer/balancertest"
+	"github.com/evenkeel-go/evenkeel/balancer/health"
 	"github.com/evenkeel-go/evenkeel/balancer/incident"
 	"github.com/evenkeel-go/evenkeel/balancer/preset"
 	"github.com/evenkeel-go/evenkeel/breaker"
@@ -212,6 +213,44 @@ var incidents = []struct {
 		}
 		at(11800, balancer.Success)
 		at(12200, balancer.Success)
+		return s
+	}},
+	{"health-toggle", "E-PG-05: B fails requests and probes from 1.2 s to 2.7 s; the second failed probe takes it out, the second passed one brings it back.", func(t *testing.T) *stage {
+		cfg := preset.EchofrontPlayground()
+		cfg.Retry.Off, cfg.Breaker.Off, cfg.Outlier.Off = true, true, true
+		ups := upstreams("ABCD")
+		s := newStage(t, cfg, ups...)
+		start := s.clk.Now()
+		type prober struct {
+			*health.Checker
+			probe health.Probe
+		}
+		probers := make([]prober, len(ups))
+		for i := range probers {
+			probers[i].Checker = health.NewChecker(health.Config{Interval: 500 * time.Millisecond, Fall: 2, StartHealthy: true}, start)
+		}
+		for ms := 0; ms < 4500; ms += 10 {
+			now := start.Add(time.Duration(ms) * time.Millisecond)
+			s.clk.AdvanceTo(now)
+			works := func(u *balancertest.Upstream) bool { return u.ID() != "B" || ms < 1200 || ms >= 2700 }
+			for i, u := range ups {
+				p := &probers[i]
+				// A probe takes 10 ms. Without one the zero Probe records nothing.
+				change, changed := p.Record(now, p.probe, works(u))
+				if changed {
+					require.NoError(t, s.pool.SetHealth(u.ID(), change.To == health.Healthy, "probe "+change.Last.String()))
+				}
+				p.probe, _, _, _ = p.Begin(now)
+			}
+			if ms%200 == 100 {
+				l := s.acquire()
+				if works(l.Upstream()) {
+					l.Release(balancer.Success)
+				} else {
+					l.Release(balancer.Failure)
+				}
+			}
+		}
 		return s
 	}},
 }

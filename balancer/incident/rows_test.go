@@ -2,6 +2,7 @@ package incident_test
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -118,5 +119,35 @@ func TestRows(t *testing.T) {
 		require.Equal(t, `{"t":"0.6","in":"next","r":12}`, lines[1])
 		require.Equal(t, `{"t":"0.6","ev":"retry","r":12,"try":1,"b":"A"}`, lines[2])
 		require.Equal(t, `{"t":"0.6","in":"done","r":12,"out":"success","lat":"0.005"}`, lines[3])
+	})
+	t.Run("E-PG-05", func(t *testing.T) {
+		// Probes at 1.5 and 2 s meet the failing toggle, those at 3 and 3.5 s do not.
+		file := []byte(goldenText(t, "health-toggle"))
+		require.NoError(t, verify(t, file))
+		f, err := incident.Read(bytes.NewReader(file))
+		require.NoError(t, err)
+		scenario, err := f.Inputs().Bytes()
+		require.NoError(t, err)
+		out, err := incident.Read(bytes.NewReader(replayed(t, scenario)))
+		require.NoError(t, err)
+		var turns []string
+		picks, failed := "", 0
+		for _, l := range out.Lines {
+			switch {
+			case l.Kind == incident.EvState && l.Event != balancer.UpstreamJoined:
+				turns = append(turns, fmt.Sprintf("%v %s %v: %s", l.At, l.Upstream, l.Event, l.Why))
+			case l.Kind == incident.EvPick:
+				picks += l.Upstream
+				if l.Upstream == "B" {
+					require.False(t, l.At >= 2010*time.Millisecond && l.At < 3510*time.Millisecond, l.At)
+				}
+			case l.Kind == incident.InSettle && l.Outcome == balancer.Failure:
+				failed++
+			}
+		}
+		require.Equal(t, []string{"2.01s B unhealthy: probe failed", "3.51s B healthy: probe passed"}, turns)
+		// A request every 200 ms from 100 ms on: ten, seven without B, five.
+		require.Equal(t, "ABCDABCDAB"+"CDACDAC"+"DABCD", picks)
+		require.Equal(t, 1, failed)
 	})
 }
