@@ -23,10 +23,12 @@ func TestRamp(t *testing.T) {
 	}
 	want := []int{0, 100, 300, 900, 1000, 1000}
 	require.Equal(t, want, weights(), "read ahead")
+	require.Equal(t, 1000, r.hosts[0].Ramp(), "it is out")
 	require.Equal(t, 5*sec, r.c.NextChange())
 	r.c.Poll(6 * sec)
 	require.Equal(t, 7*sec, r.c.NextChange())
 	require.Equal(t, want[3:], weights()[3:], "read from the middle")
+	require.Equal(t, 300, r.hosts[0].Ramp())
 	r.c.Poll(100 * sec)
 	require.Equal(t, int64(math.MaxInt64), r.c.NextChange())
 	var at []int64

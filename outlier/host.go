@@ -53,6 +53,16 @@ type Host struct {
 // instant see [Core.EjectedAt].
 func (h *Host) Ejected() bool { return h.flags&(out|shadowed) == out }
 
+// Ramp returns what the ramp it is on leaves of the host's weight, in thousandths,
+// as of the Core's latest input: 1000 without one, also while it is ejected. For
+// another instant see [Core.Weight].
+func (h *Host) Ramp() int {
+	if h.flags&ramping == 0 {
+		return 1000
+	}
+	return int(h.weight)
+}
+
 // Until returns the end of the ejection, in the nanoseconds of the Core's
 // timeline; it means nothing unless [Host.Ejected].
 func (h *Host) Until() int64 { return h.until }

@@ -170,6 +170,12 @@ func (p *pair) compare(t fataler) {
 		if got := p.c.Weight(p.m.now+p.off, h); got != want {
 			t.Fatalf("host %d weight: %d, want %d", i, got, want)
 		}
+		if x.out() {
+			want = 1000
+		}
+		if got := h.Ramp(); got != want {
+			t.Fatalf("host %d ramp: %d, want %d", i, got, want)
+		}
 		if p.cfg.Latency.On {
 			v, ok := h.Score()
 			if s := p.m.score(x); (s != nil) != ok || ok && s.Cmp(big.NewInt(v)) != 0 {
