@@ -36,8 +36,12 @@ type Config struct {
 	// the detector, which sees all upstreams and has a cap, acts first.
 	Breaker breaker.Config
 
-	// Outlier sets up the ejection of upstreams that fail. A Return of outlier.Ramp
-	// is refused: a Pool brings its upstreams back whole.
+	// Outlier sets up the ejection of upstreams that fail. With a Return of
+	// outlier.Ramp one that comes back begins with a part of its traffic, which
+	// grows in steps. How that is done is for the Policy to say: its weight counts
+	// for less, or it takes only so many of its turns, draws or keys, also under
+	// IgnoreWeights. Where no other upstream of its tier is selectable it gets all
+	// of the traffic.
 	Outlier outlier.Config
 
 	// Latency sets up the moving average behind View.Latency, in nanoseconds. The
@@ -192,8 +196,6 @@ func (c Config) Validate() error {
 		return bad("Retry.Backoff.JitterPercent", b.JitterPercent, "at most 100")
 	case b.Base > 0 && !timers:
 		return bad("Clock", fmt.Sprintf("%T", c.Clock), "a clock.Scheduler, since Retry.Backoff waits")
-	case c.Outlier.Return == outlier.Ramp:
-		return bad("Outlier.Return", c.Outlier.Return, "outlier.Clean or outlier.Probation")
 	case c.FailurePenalty > maxPenalty:
 		return bad("FailurePenalty", c.FailurePenalty, "at most 1h")
 	case c.WhenNone > FailFast:

@@ -33,6 +33,7 @@ type engine struct {
 	whenNone      WhenNone
 	ignoreWeights bool
 	startOut      bool
+	ramps         bool // Config.Outlier.Return is a ramp
 	hook          func(Event)
 	cfg           Config
 
@@ -48,8 +49,9 @@ type engine struct {
 	changes    dueHeap // breakers
 	outliers   *outlier.Core
 	budget     retrybudget.Core
-	selectable int // hosts without a reason to be out
-	onlyFull   int // hosts that are out for no other reason than their limit
+	stale      bool // a tier's picker goes by ramps that have moved on
+	selectable int  // hosts without a reason to be out
+	onlyFull   int  // hosts that are out for no other reason than their limit
 	counts     [outReasons]int
 	masked     []*host // taken out of the tiers for the request at hand
 	picking    uint8   // what is under way while a Picker runs
@@ -90,6 +92,7 @@ func (e *engine) init(cfg Config) error {
 	e.retry, e.maxRetries = cfg.Retry, cfg.Retry.max()
 	e.whenNone = cfg.WhenNone
 	e.ignoreWeights, e.startOut = cfg.IgnoreWeights, cfg.StartUnhealthy
+	e.ramps = cfg.Outlier.Return == outlier.Ramp
 	e.hook = cfg.OnEvent
 	e.due, e.free = never, nobody
 	e.byID = map[string]*host{}
@@ -130,6 +133,9 @@ func (e *engine) advance(now int64) int64 {
 	}
 	if e.now >= e.due {
 		e.runDue(e.now)
+		if e.stale {
+			e.refit()
+		}
 	}
 	return e.now
 }
@@ -234,6 +240,7 @@ func (e *engine) drainOutlier() {
 			return
 		}
 		h := e.hosts[c.Host.Index]
+		e.followRamp(h)
 		switch c.Kind {
 		case outlier.Ejected:
 			e.totals.Ejections++
@@ -450,7 +457,7 @@ func (t *tier) fromMark() []*host {
 // keeps its shared state and its mark, by identity, and hands its picker to the
 // one that follows.
 func (e *engine) arrange(old []*tier, marks [][]*host) {
-	e.selectable, e.onlyFull, e.counts, e.none = 0, 0, [outReasons]int{}, nil
+	e.selectable, e.onlyFull, e.counts, e.none, e.stale = 0, 0, [outReasons]int{}, nil, false
 	var tiers []*tier
 	for _, h := range e.hosts {
 		at, found := slices.BinarySearchFunc(tiers, int(h.priority), func(t *tier, p int) int { return cmp.Compare(t.priority, p) })
@@ -463,7 +470,7 @@ func (e *engine) arrange(old []*tier, marks [][]*host) {
 		v := &t.view
 		n := len(v.hosts)
 		v.usable, v.spare, v.seed, v.penalty = newBitmap(n), newBitmap(n), e.seed, e.penalty
-		v.set = &v.usable
+		v.set, v.fine = &v.usable, e.ramps
 		v.mark = int32(below(draw(e.seed, streamStart, uint64(t.priority)), uint64(n)))
 		for i, h := range v.hosts {
 			if h.tier == nil { // it has just joined
@@ -492,16 +499,24 @@ func (e *engine) arrange(old []*tier, marks [][]*host) {
 	e.tiers = tiers
 	for _, t := range tiers {
 		prev := t.prev
-		if _, ok := prev.(standIn); ok {
-			prev = nil
-		}
 		t.prev = nil
-		t.picker = e.policy.NewPicker(&t.view, prev)
-		t.follower, _ = t.picker.(Follower)
+		e.equip(t, prev)
 	}
 }
 
-// standIn serves a tier whose NewPicker has panicked, until the next Update.
+// equip makes the picker of a tier over its hosts as they are now.
+func (e *engine) equip(t *tier, prev Picker) {
+	if _, ok := prev.(standIn); ok {
+		prev = nil
+	}
+	t.stale = false
+	t.picker, t.follower = standIn{roundRobin{&t.view}}, nil
+	t.view.ramps = e.rampsOf(t.view.hosts)
+	t.picker = e.policy.NewPicker(&t.view, prev)
+	t.follower, _ = t.picker.(Follower)
+}
+
+// standIn serves a tier whose NewPicker has panicked, until the next one is made.
 type standIn struct{ roundRobin }
 
 // unavailable says why nothing can be picked, as a shared value.

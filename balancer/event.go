@@ -99,6 +99,9 @@ func (e *engine) unlock() {
 	if e.picking != pickNone {
 		e.abandon()
 	}
+	if e.stale {
+		e.refitLast()
+	}
 	if len(e.queue) == 0 {
 		e.mu.Unlock()
 		return

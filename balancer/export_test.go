@@ -2,6 +2,7 @@ package balancer
 
 import (
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"github.com/evenkeel-go/evenkeel/breaker"
@@ -82,6 +83,9 @@ func (p *Pool[U]) Check() error {
 		if countable := why&(outUnhealthy|outNoTraffic|outOpen) == 0; countable != h.countable {
 			return fmt.Errorf("%s: the detector believes that it can serve: %v", h.id, h.countable)
 		}
+		if ramp := h.outlier.Ramp(); e.ramps && v.Ramp(int(h.index)) != ramp {
+			return fmt.Errorf("%s is at %d of its ramp, and its picker goes by %d", h.id, ramp, v.Ramp(int(h.index)))
+		}
 		if at := h.breaker.NextChange(); at != h.due || (at == never) != (h.heapAt < 0) {
 			return fmt.Errorf("%s: due at %d, not %d", h.id, h.due, at)
 		}
@@ -119,6 +123,8 @@ func (p *Pool[U]) Check() error {
 		return fmt.Errorf("%d breakers are due, %d in the heap", heaped, len(e.changes))
 	case e.due != min(e.changes.next(), e.outliers.NextChange()):
 		return fmt.Errorf("due at %d, not %d or %d", e.due, e.changes.next(), e.outliers.NextChange())
+	case e.stale:
+		return fmt.Errorf("a picker is out of date")
 	case len(e.masked) != 0 || e.picking != pickNone:
 		return fmt.Errorf("a pick is under way")
 	case e.outliers.Len() != len(e.hosts) || e.outliers.UsableCount() != serving:
@@ -127,6 +133,9 @@ func (p *Pool[U]) Check() error {
 	for i, t := range e.tiers {
 		if i > 0 && e.tiers[i-1].priority >= t.priority || t.view.Len() == 0 {
 			return fmt.Errorf("tiers out of order")
+		}
+		if t.stale || t.view.ramps != nil && !slices.ContainsFunc(t.view.ramps, func(r int16) bool { return r < fullRamp }) {
+			return fmt.Errorf("tier %d is taken to be on a ramp", t.priority)
 		}
 		if uint(t.view.mark) > uint(t.view.Len()) {
 			return fmt.Errorf("mark %d of %d", t.view.mark, t.view.Len())

@@ -13,6 +13,10 @@ import (
 // exactly as if the ring had been built without it, and its return moves them
 // back; so does a host that this request has tried.
 //
+// The keys of a host that is on its way back from an ejection come back as its
+// ramp grows, each of them once: which ones have is a matter of the key and the
+// host, the same in every process. The others stay where they are.
+//
 // Cost: O(1) expected while a constant share of the weight is usable: with a
 // share of s, about 1/s steps on the ring.
 //
@@ -95,13 +99,19 @@ func (h *hash) Pick(c Call) int {
 	}
 	// At most one lap: the walk ends by itself.
 	walk := h.ring.Walk(key)
+	passed := -1 // the first that does not serve the key yet
 	for {
 		i, ok := walk.Next()
-		if !ok {
+		switch {
+		case !ok && passed >= 0:
+			return passed
+		case !ok:
 			return h.v.NextUsable(0)
-		}
-		if h.v.Usable(i) {
+		case !h.v.Usable(i):
+		case h.v.ramps == nil || h.v.keeps(i, key):
 			return i
+		case passed < 0:
+			passed = i
 		}
 	}
 }

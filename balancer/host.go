@@ -121,6 +121,7 @@ type tier struct {
 	picker   Picker
 	prev     Picker   // the one before, while picker is being made
 	follower Follower // the picker, if it follows changes
+	stale    bool     // the picker goes by ramps that have moved on
 }
 
 func (t *tier) setUsable(i int, on bool) {

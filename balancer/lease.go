@@ -433,6 +433,7 @@ func (e *engine) record(h *host, now, start, latency int64, o Outcome) {
 	if e.outliers.Changed() {
 		e.drainOutlier()
 		e.judge(h, now)
+		e.reschedule() // an ejection ends a ramp, whose next step may have been due
 	}
 	if at := e.outliers.NextChange(); at < e.due {
 		e.due = at

@@ -33,6 +33,10 @@ func (t Ties) String() string {
 // pick and for each change of a host's load, O(n) for a pick while ejections
 // are ignored.
 //
+// A host on its way back from an ejection has as much of its weight as its ramp
+// says. Among equals - with nothing to do all are - that makes no difference, so
+// it also leaves as many of its turns, or draws, to the next.
+//
 // The zero value is ready to use. Safe for concurrent use.
 type LeastConn struct {
 	// Ties is which of several equals is picked. If zero, TiesRotate.
@@ -56,10 +60,12 @@ func (p LeastConn) NewPicker(v *View, _ Picker) Picker {
 	for size < v.Len() {
 		size <<= 1
 	}
+	v.beginTurns()
 	t := &leastConn{v: v, ties: p.Ties, size: size, nodes: make([]match, 2*size), loads: make([]load, v.Len())}
 	for i := range size {
 		t.nodes[size+i] = match{nobody, 0}
 		if i < v.Len() {
+			t.loads[i].weight = int32(v.pull(i))
 			t.leaf(i)
 		}
 	}
@@ -83,7 +89,8 @@ type leastConn struct {
 // there is none, and how many are equal to it.
 type match struct{ win, equal int32 }
 
-// load is what a host carries and what it can.
+// load is what a host carries and what it can: its weight, as far as its ramp
+// leaves it.
 type load struct{ inflight, weight int32 }
 
 // less tells whether a is less loaded than b: View.less for hosts with a weight,
@@ -94,8 +101,7 @@ func (a load) less(b load) bool {
 
 // leaf looks at host i anew.
 func (t *leastConn) leaf(i int) {
-	h := t.v.hosts[i]
-	t.loads[i] = load{h.inflight, h.weight}
+	t.loads[i].inflight = t.v.hosts[i].inflight
 	t.nodes[t.size+i] = match{nobody, 0}
 	if t.v.usable.has(i) {
 		t.nodes[t.size+i] = match{int32(i), 1}
@@ -138,6 +144,9 @@ func (t *leastConn) Pick(c Call) int {
 	if root.win < 0 || root.equal == 1 {
 		return int(root.win)
 	}
+	if t.v.ramps != nil {
+		return t.onRamp(c, int(root.equal))
+	}
 	switch t.ties {
 	case TiesIndex:
 		return int(root.win)
@@ -147,6 +156,35 @@ func (t *leastConn) Pick(c Call) int {
 	i := t.from(t.v.Marked())
 	t.v.Mark(i + 1)
 	return i
+}
+
+// onRamp is the pick among a number of equals, some of which may be on a ramp.
+func (t *leastConn) onRamp(c Call, equal int) int {
+	v := t.v
+	if t.ties == TiesRandom {
+		i := 0
+		for k := range uint64(rejections) {
+			x := below(c.Draw(k), uint64(equal)*fullRamp)
+			if i = t.rank(int(x / fullRamp)); x%fullRamp < uint64(v.Ramp(i)) {
+				break
+			}
+		}
+		return i
+	}
+	at := 0
+	if t.ties == TiesRotate {
+		at = v.Marked()
+	}
+	taken := -1
+	for s := newTurns(v, equal); taken < 0; {
+		i := t.from(at)
+		at = i + 1
+		taken = s.offer(i)
+	}
+	if t.ties == TiesRotate {
+		v.Mark(at)
+	}
+	return taken
 }
 
 // best tells how many hosts below a node are equal to the root's.

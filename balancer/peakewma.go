@@ -27,6 +27,11 @@ import (
 //     request at a time. The same holds for a host whose average has faded: the
 //     average fades only while the host is idle.
 //
+// A host on its way back from an ejection is drawn as often as its ramp says, and
+// each of its calls in flight counts as so many more: at 250 thousandths as four.
+// The call to come counts as one, else an idle host would lose to any other until
+// its ramp is over.
+//
 // The zero value is the default policy of a Pool. Safe for concurrent use.
 type PeakEWMA struct {
 	// ActivePenalty makes the cost what is in the parentheses plus in-flight *
@@ -92,6 +97,14 @@ func (p *peakEWMA) Pick(c Call) int {
 		return a
 	}
 	x, y := p.v.hosts[a], p.v.hosts[b]
+	if p.v.ramps != nil {
+		xh, xl := p.onRamp(a, b, c.now)
+		yh, yl := p.onRamp(b, a, c.now)
+		if xh > yh || xh == yh && xl > yl {
+			return b
+		}
+		return a
+	}
 	// cost(x)/x.weight > cost(y)/y.weight
 	xh, xl := p.scaled(x, y.weight, c.now)
 	yh, yl := p.scaled(y, x.weight, c.now)
@@ -112,6 +125,26 @@ func (p *peakEWMA) scaled(h *host, weight int32, now int64) (hi, lo uint64) {
 	}
 	hi, lo = bits.Mul64(p.active, uint64(h.inflight)*uint64(weight))
 	h2, l2 := bits.Mul64(latency, uint64(weight))
+	lo, carry := bits.Add64(lo, l2, 0)
+	hi, _ = bits.Add64(hi, h2, carry)
+	return hi, lo
+}
+
+// maxOnRamp bounds the calls in flight that count where ramps do: beyond it a
+// product would have more than 64 bits.
+const maxOnRamp = 1 << 23
+
+// onRamp is scaled where some hosts are on a ramp: i's cost with inflight * 1000
+// / ramp for its in-flight count, times 1000 / ramp and the weight and ramp of j.
+func (p *peakEWMA) onRamp(i, j int, now int64) (hi, lo uint64) {
+	h, ramp, factor := p.v.hosts[i], uint64(p.v.Ramp(i)), uint64(p.v.pull(j))
+	latency, known := p.latency(h, now)
+	inflight := min(uint64(h.inflight), maxOnRamp) * fullRamp
+	if p.active == 0 || !known {
+		return bits.Mul64(latency, (inflight+ramp)*factor)
+	}
+	hi, lo = bits.Mul64(p.active, inflight*factor)
+	h2, l2 := bits.Mul64(latency, ramp*factor)
 	lo, carry := bits.Add64(lo, l2, 0)
 	hi, _ = bits.Add64(hi, h2, carry)
 	return hi, lo

@@ -15,9 +15,11 @@ type Policy interface {
 	Name() string
 
 	// NewPicker makes the picker for the hosts of v, once for each change of
-	// membership, order or weight - never for a change of health or load. prev
-	// is the tier's picker until now, or nil; it may be asked for tables worth
-	// keeping, and must not be used for picking again.
+	// membership, order or weight, and for each step of a ramp - never for another
+	// change of health, or of load. prev is the tier's picker until now, or nil; it
+	// may be asked for tables worth keeping, and must not be used for picking again.
+	// It is called under the Pool's lock, for a step by whichever input comes next:
+	// it must not block or call the Pool.
 	NewPicker(v *View, prev Picker) Picker
 }
 
@@ -75,6 +77,8 @@ type View struct {
 	usable  bitmap
 	spare   bitmap // ejected, and in every other respect usable
 	set     *bitmap
+	ramps   []int16 // by host, in thousandths; nil if nobody is on a ramp
+	fine    bool    // the Pool may have ramps: weights count in thousandths
 	mark    int32
 	shared  [2]uint64
 	seed    uint64
@@ -89,6 +93,18 @@ func (v *View) ID(i int) string { return v.hosts[i].id }
 
 // Weight is the weight of host i; 0 means that it is not Usable.
 func (v *View) Weight(i int) int { return int(v.hosts[i].weight) }
+
+// Ramp is what host i takes of its traffic, in thousandths: 1000 in full service,
+// less while it is on its way back from an ejection (see Config.Outlier). It
+// changes only before a NewPicker. How a Picker applies it is its own affair; one
+// that does not loses nothing but the gentleness. A host on a ramp that is the
+// only usable one must be picked all the same.
+func (v *View) Ramp(i int) int {
+	if v.ramps == nil {
+		return fullRamp
+	}
+	return int(v.ramps[i])
+}
 
 // Inflight is the number of unreleased leases on host i.
 func (v *View) Inflight(i int) int { return int(v.hosts[i].inflight) }
@@ -154,12 +170,16 @@ func (v *View) Oldest(i int, c Call) time.Duration {
 }
 
 // less reports whether host i carries less load than host j: in-flight calls
-// per unit of weight, compared exactly by cross multiplication. A host without
-// weight carries more than any other.
+// per unit of weight, as far as ramps leave it, compared exactly by cross
+// multiplication. A host without weight carries more than any other.
 func (v *View) less(i, j int) bool {
 	a, b := v.hosts[i], v.hosts[j]
 	if a.weight == 0 || b.weight == 0 {
 		return b.weight == 0 && a.weight != 0
+	}
+	if v.ramps != nil {
+		// 31 bits of in-flight and 30 of weight.
+		return uint64(a.inflight)*uint64(v.pull(j)) < uint64(b.inflight)*uint64(v.pull(i))
 	}
 	return uint64(a.inflight)*uint64(b.weight) < uint64(b.inflight)*uint64(a.weight)
 }
@@ -214,6 +234,9 @@ func (v *View) drawPair(c Call) (first, second int) {
 	case 1:
 		i := v.set.next(0)
 		return i, i
+	}
+	if v.ramps != nil {
+		return v.drawPairOnRamp(c)
 	}
 	first = v.drawUsable(c, 0, -1)
 	return first, v.drawUsable(c, rejections+1, first)

@@ -3,6 +3,7 @@ package balancer_test
 import (
 	"testing"
 
+	"github.com/evenkeel-go/evenkeel/balancer"
 	"pgregory.net/rapid"
 )
 
@@ -13,6 +14,9 @@ func FuzzPolicyOps(f *testing.F) {
 	f.Add([]byte{1, 3, 5, 1, 1, 0x07, 0x07, 0x41, 0x07, 0xc3, 0x07})
 	f.Add([]byte{2, 33, 1, 2, 3, 4, 5, 0x3f, 0x41, 0x3f, 0x42, 0x42, 0x3f, 0xd0, 0x3f, 0xc5, 0x3f})
 	f.Add([]byte{5, 9, 4, 4, 4, 0x02, 0x80, 0x80, 0xe1, 0x3f, 0xff, 0x01})
+	for _, kind := range []byte{11, 12, 13, 15, 19, 20, 22, 24} { // those with ramps
+		f.Add([]byte{kind, 4, 3, 1, 1, 2, 1, 0x05, 0xa5, 0x05, 0xbe, 0x0f, 0xbe, 0x0f, 0xbf, 0x0f, 0xa7, 0x0f, 0xbf, 0x0f})
+	}
 	f.Fuzz(func(t *testing.T, ops []byte) {
 		if len(ops) < 2 || len(ops) > 200 {
 			return
@@ -51,7 +55,14 @@ func FuzzPolicyOps(f *testing.F) {
 			case 1:
 				m.flip(arg)
 			case 2:
-				m.release(arg)
+				switch {
+				case what.ramps == 0 || arg < 32:
+					m.release(arg)
+				case arg < 48:
+					m.settle(arg, balancer.TransportFailure)
+				default:
+					m.pass(int64(arg-47) / 4)
+				}
 			case 3:
 				kept := append([]*modelHost(nil), m.m.hosts...)
 				switch {

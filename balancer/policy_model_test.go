@@ -3,6 +3,7 @@ package balancer_test
 import (
 	"cmp"
 	"fmt"
+	"math/big"
 	"slices"
 	"sort"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/balancer"
 	"github.com/evenkeel-go/evenkeel/clock"
+	"github.com/evenkeel-go/evenkeel/outlier"
 )
 
 // The models are the definitions of the policies over hosts by identity, in the
@@ -24,17 +26,27 @@ type modelHost struct {
 	up     bool
 	out    int // calls in flight
 
+	ramp  int   // thousandths; 1 for everyone where there are no ramps
+	until int64 // ejected until then; 0 for not ejected
+	back  int64 // since when it has been in service
+	step  int64 // when its ramp goes on, 0 for never
+
+	owed   int     // turns on a ramp, in thousandths
+	blur   bool    // it may have been offered turns that the model does not know of
 	credit int     // smooth
 	points []int64 // wheel: its places in a lap
 }
 
-func (h *modelHost) usable() bool { return h.up && h.weight > 0 }
+func (h *modelHost) usable() bool { return h.up && h.weight > 0 && h.until == 0 }
+
+// pull is the weight as far as the ramp leaves it.
+func (h *modelHost) pull() int { return h.weight * h.ramp }
 
 // model is one policy's definition.
 type model interface {
 	// join and reweigh follow an update; hosts are in their new order.
 	join(m *modelPool, h *modelHost)
-	reweigh(m *modelPool, h *modelHost, weight int)
+	reweigh(m *modelPool, h *modelHost, weight, ramp int)
 	// pick returns the host that must be picked; or, of a policy that draws, nil,
 	// and check says whether a pick was allowed.
 	pick(m *modelPool) *modelHost
@@ -61,12 +73,12 @@ func (m *modelPool) usable() (out []*modelHost) {
 // noState is the part of a model that an update does not touch.
 type noState struct{}
 
-func (noState) join(*modelPool, *modelHost)               {}
-func (noState) reweigh(_ *modelPool, h *modelHost, w int) { h.weight = w }
-func (noState) check(*modelPool, *modelHost) error        { return nil }
-func (noState) pick(*modelPool) *modelHost                { return nil }
-func (m *modelPool) after(h *modelHost) *modelHost        { return m.at(slices.Index(m.hosts, h) + 1) }
-func (m *modelPool) at(i int) *modelHost                  { return m.hosts[i%len(m.hosts)] }
+func (noState) join(*modelPool, *modelHost)                  {}
+func (noState) reweigh(_ *modelPool, h *modelHost, w, r int) { h.weight, h.ramp = w, r }
+func (noState) check(*modelPool, *modelHost) error           { return nil }
+func (noState) pick(*modelPool) *modelHost                   { return nil }
+func (m *modelPool) after(h *modelHost) *modelHost           { return m.at(slices.Index(m.hosts, h) + 1) }
+func (m *modelPool) at(i int) *modelHost                     { return m.hosts[i%len(m.hosts)] }
 func (m *modelPool) from(h *modelHost, ok func(*modelHost) bool) *modelHost {
 	i := max(0, slices.Index(m.hosts, h))
 	for d := range m.hosts {
@@ -77,20 +89,71 @@ func (m *modelPool) from(h *modelHost, ok func(*modelHost) bool) *modelHost {
 	return nil
 }
 
+// rotate gives the hosts that ok allows their turns, from one on, and returns who
+// takes the first and whose is the next. A host on a ramp takes a turn when it is
+// owed a whole one. If all let theirs pass, or 64 do, the one that is owed most
+// pays for it with what they have gained.
+func (m *modelPool) rotate(from *modelHost, ok func(*modelHost) bool) (taken, next *modelHost) {
+	var passed []*modelHost
+	gained := 0
+	for _, h := range m.hosts {
+		if ok(h) && h.blur {
+			m.drawn = true
+			return nil, from
+		}
+	}
+	for taken == nil {
+		h := m.from(from, ok)
+		if h == nil {
+			return nil, from
+		}
+		switch from = m.after(h); {
+		case len(passed) == 64 || slices.Contains(passed, h):
+			// What it was offered last it is not offered again.
+			from = m.after(passed[len(passed)-1])
+			taken = slices.MaxFunc(passed, func(a, b *modelHost) int { return cmp.Compare(a.owed, b.owed) })
+			taken.owed -= min(gained, 1000)
+		case h.ramp == 1 || h.ramp == 1000:
+			taken = h
+		case h.owed+h.ramp >= 1000:
+			h.owed += h.ramp - 1000
+			taken = h
+		default:
+			h.owed += h.ramp
+			gained += h.ramp
+			passed = append(passed, h)
+		}
+	}
+	return taken, from
+}
+
 // turns is round robin: the first usable host from the one whose turn it is. If
 // the seed decided that, any pick will do, and the next turn is known.
 type turns struct{ noState }
 
-func (turns) pick(m *modelPool) *modelHost {
-	if m.drawn {
-		return nil
+func (turns) pick(m *modelPool) (h *modelHost) {
+	if !m.drawn {
+		h, m.turn = m.rotate(m.turn, (*modelHost).usable)
 	}
-	return m.from(m.turn, (*modelHost).usable)
+	return h
 }
 
 func (turns) check(m *modelPool, h *modelHost) error {
-	m.turn, m.drawn = m.after(h), false
+	if m.drawn {
+		m.found(h, m.usable())
+	}
 	return nil
+}
+
+// found notes the pick h of some equals, where it was not known whose turn it was:
+// now it is, unless h may have been picked because all let their turns pass.
+func (m *modelPool) found(h *modelHost, equals []*modelHost) {
+	m.turn, m.drawn = m.after(h), false
+	for _, o := range equals {
+		if o.ramp != 1 && o.ramp < 1000 {
+			o.blur, m.drawn = true, m.drawn || o == h
+		}
+	}
 }
 
 // nginx is smooth weighted round robin: every usable host gains its weight, the
@@ -101,8 +164,8 @@ type nginx struct{ noState }
 func (nginx) pick(m *modelPool) *modelHost {
 	order, sum := m.usable(), 0
 	for _, h := range order {
-		sum += h.weight
-		h.credit += h.weight
+		sum += h.pull()
+		h.credit += h.pull()
 	}
 	sort.SliceStable(order, func(i, j int) bool { return order[i].credit > order[j].credit })
 	if len(order) == 0 {
@@ -123,7 +186,7 @@ func (f fewest) least(m *modelPool) (least []*modelHost) {
 	for _, h := range m.usable() {
 		c := 0
 		if len(least) > 0 {
-			c = cmp.Compare(h.out*least[0].weight, least[0].out*h.weight)
+			c = cmp.Compare(int64(h.out)*int64(least[0].pull()), int64(least[0].out)*int64(h.pull()))
 		}
 		if c < 0 {
 			least = nil
@@ -135,17 +198,19 @@ func (f fewest) least(m *modelPool) (least []*modelHost) {
 	return least
 }
 
-func (f fewest) pick(m *modelPool) *modelHost {
+func (f fewest) pick(m *modelPool) (h *modelHost) {
 	least := f.least(m)
+	equal := func(h *modelHost) bool { return slices.Contains(least, h) }
 	switch {
 	case len(least) == 0:
-		return nil
-	case f.index || len(least) == 1:
+	case len(least) == 1:
 		return least[0]
+	case f.index:
+		h, _ = m.rotate(nil, equal)
 	case f.rotate && !m.drawn:
-		return m.from(m.turn, func(h *modelHost) bool { return slices.Contains(least, h) })
+		h, m.turn = m.rotate(m.turn, equal)
 	}
-	return nil
+	return h
 }
 
 func (f fewest) check(m *modelPool, h *modelHost) error {
@@ -153,8 +218,8 @@ func (f fewest) check(m *modelPool, h *modelHost) error {
 	if !slices.Contains(least, h) {
 		return fmt.Errorf("another host has less load than %s", h.id)
 	}
-	if f.rotate && len(least) > 1 {
-		m.turn, m.drawn = m.after(h), false
+	if f.rotate && len(least) > 1 && m.drawn {
+		m.found(h, least)
 	}
 	return nil
 }
@@ -162,29 +227,43 @@ func (f fewest) check(m *modelPool, h *modelHost) error {
 // twoChoices allows every usable host but the unique worst of at least two.
 // What is compared is the load per weight, or what PeakEWMA makes of it as long
 // as nobody has answered: the calls out and the one to come take 2^40 ns each,
-// and the first one of an idle host 1 ns.
+// and the first one of an idle host 1 ns. On a ramp a call out counts for more. The
+// worst may be picked if the other one that was drawn is on a ramp, and does not
+// compete.
 type twoChoices struct {
 	noState
 	peak bool
 }
 
-// cost is in calls, or in nanoseconds.
-func (c twoChoices) cost(h *modelHost) int64 {
-	switch n := int64(h.out); {
-	case !c.peak:
-		return n
-	case n == 0:
-		return 1
-	default:
-		return (n + 1) << 40
+// cost is in calls, or in nanoseconds, by weight and ramp.
+func (c twoChoices) cost(h *modelHost) *big.Rat {
+	share := big.NewRat(int64(h.ramp), int64(m1000(h.ramp)))
+	cost := new(big.Rat).Quo(big.NewRat(int64(h.out), 1), share)
+	switch {
+	case c.peak && h.out == 0:
+		cost = big.NewRat(1, 1)
+	case c.peak:
+		cost.Add(cost, big.NewRat(1, 1)).Mul(cost, big.NewRat(1<<40, 1))
 	}
+	return cost.Quo(cost, big.NewRat(int64(h.weight), 1))
+}
+
+// m1000 is what a whole is where a ramp is r.
+func m1000(r int) int {
+	if r == 1 {
+		return 1
+	}
+	return 1000
 }
 
 func (c twoChoices) check(m *modelPool, h *modelHost) error {
 	better := 0
 	for _, o := range m.usable() {
-		if c.cost(o)*int64(h.weight) < c.cost(h)*int64(o.weight) {
+		if c.cost(o).Cmp(c.cost(h)) < 0 {
 			better++
+		}
+		if o != h && o.ramp < m1000(o.ramp) {
+			return nil
 		}
 	}
 	if n := len(m.usable()); n > 1 && better == n-1 {
@@ -207,8 +286,8 @@ func (calendar) check(*modelPool, *modelHost) error { return nil }
 // start: (k*lap + phase) / weight, whole units.
 func place(h *modelHost, phase int64) {
 	h.points = nil
-	for k := range int64(h.weight) {
-		h.points = append(h.points, (k*modelLap+phase)/int64(h.weight))
+	for k := range int64(h.pull()) {
+		h.points = append(h.points, (k*modelLap+phase)/int64(h.pull()))
 	}
 }
 
@@ -222,30 +301,39 @@ func (c calendar) join(m *modelPool, h *modelHost) {
 }
 
 // reweigh keeps the share of the way to the next place.
-func (c calendar) reweigh(m *modelPool, h *modelHost, w int) {
-	old := h.weight
-	h.weight = w
-	switch {
+func (c calendar) reweigh(m *modelPool, h *modelHost, weight, ramp int) {
+	old, next := int64(h.pull()), c.next(m, h)
+	h.weight, h.ramp = weight, ramp
+	switch w := int64(h.pull()); {
 	case w == old:
 	case w == 0:
 		h.points = nil
 	case old == 0:
 		c.join(m, h)
 	default:
-		from, next := m.pos, int64(-1)
+		from := m.pos
 		if c.done(m, h) {
 			from++
 		}
-		for _, lap := range []int64{0, modelLap} {
-			for _, p := range h.points {
-				if at := p + lap; at >= from && (next < 0 || at < next) {
-					next = at
-				}
-			}
-		}
-		due := from + (next-from)*int64(old)/int64(w)
-		place(h, due%modelLap*int64(w)%modelLap)
+		due := from + (next-from)*old/w
+		place(h, due%modelLap*w%modelLap)
 	}
+}
+
+// next is the first place of h that has not been visited, in this lap or the
+// next one.
+func (c calendar) next(m *modelPool, h *modelHost) int64 {
+	from := m.pos
+	if c.done(m, h) {
+		from++
+	}
+	if k, _ := slices.BinarySearch(h.points, from); k < len(h.points) {
+		return h.points[k]
+	}
+	if len(h.points) == 0 {
+		return 0
+	}
+	return h.points[0] + modelLap
 }
 
 // done tells whether a place of h at the position has been visited: those at one
@@ -258,14 +346,9 @@ func (c calendar) pick(m *modelPool) *modelHost {
 	var best *modelHost
 	var due int64
 	for _, h := range m.usable() {
-		done := c.done(m, h)
-		for _, at := range h.points {
-			if at < m.pos || at == m.pos && done {
-				at += modelLap
-			}
-			if best == nil || at < due || at == due && c.hash(h.id) < c.hash(best.id) {
-				best, due = h, at
-			}
+		at := c.next(m, h)
+		if best == nil || at < due || at == due && c.hash(h.id) < c.hash(best.id) {
+			best, due = h, at
 		}
 	}
 	if best != nil {
@@ -274,27 +357,47 @@ func (c calendar) pick(m *modelPool) *modelHost {
 	return best
 }
 
-// modelled is a policy and its model, and how many hosts to run it with.
+// modelled is a policy and its model, and how many hosts to run it with; ramps is
+// where a ramp begins, 0 for a Pool without ejections.
 type modelled struct {
 	policy   balancer.Policy
 	model    model
 	min, max int
+	ramps    int
 }
 
-func allModelled() []modelled {
-	return []modelled{
-		{balancer.RoundRobin{First: true}, turns{}, 0, 70},
-		{balancer.WeightedRoundRobin{First: true}, nginx{}, 0, 32},
-		{balancer.WeightedRoundRobin{First: true}, calendar{fnvMixed}, 33, 60},
-		{balancer.RoundRobin{}, turns{}, 0, 70},
-		{balancer.LeastConn{}, fewest{rotate: true}, 0, 40},
-		{balancer.LeastConn{Ties: balancer.TiesIndex}, fewest{index: true}, 0, 40},
-		{balancer.LeastConn{Ties: balancer.TiesRandom}, fewest{}, 0, 40},
-		{balancer.Random{}, anyone{}, 0, 70},
-		{balancer.TwoRandom{}, twoChoices{}, 0, 40},
-		{balancer.PeakEWMA{}, twoChoices{peak: true}, 0, 40},
-		{balancer.Hash{}, anyone{}, 0, 20},
+// tick is the unit of time of the machine: an ejection lasts two, a step three.
+const tick = int64(time.Millisecond)
+
+func (w modelled) config() balancer.Config {
+	cfg := plain(w.policy)
+	cfg.WhenNone = balancer.FailFast
+	if w.ramps > 0 {
+		cfg.Outlier = outlier.Config{
+			Consecutive: 1, Base: time.Duration(2 * tick), Max: time.Duration(2 * tick), MaxEjectedPercent: 100, Last: outlier.EjectLast,
+			Return: outlier.Ramp, RampFrom: w.ramps, RampStep: time.Duration(3 * tick),
+		}
 	}
+	return cfg
+}
+
+func allModelled() (out []modelled) {
+	for _, ramps := range []int{0, 250, 30} {
+		out = append(out, []modelled{
+			{balancer.RoundRobin{First: true}, turns{}, 0, 70, ramps},
+			{balancer.WeightedRoundRobin{First: true}, nginx{}, 0, 32, ramps},
+			{balancer.WeightedRoundRobin{First: true}, calendar{fnvMixed}, 33, 60, ramps},
+			{balancer.RoundRobin{}, turns{}, 0, 70, ramps},
+			{balancer.LeastConn{}, fewest{rotate: true}, 0, 40, ramps},
+			{balancer.LeastConn{Ties: balancer.TiesIndex}, fewest{index: true}, 0, 40, ramps},
+			{balancer.LeastConn{Ties: balancer.TiesRandom}, fewest{}, 0, 40, ramps},
+			{balancer.Random{}, anyone{}, 0, 70, ramps},
+			{balancer.TwoRandom{}, twoChoices{}, 0, 40, ramps},
+			{balancer.PeakEWMA{}, twoChoices{peak: true}, 0, 40, ramps},
+			{balancer.Hash{}, anyone{}, 0, 20, ramps},
+		}...)
+	}
+	return out
 }
 
 // fnvMixed is the hash of an id: FNV-1a and the SplitMix64 finaliser.
@@ -317,13 +420,16 @@ type machine struct {
 	pool   *balancer.Pool[peer]
 	leases []balancer.Lease[peer]
 	whose  []*modelHost
+	begun  []int64
 	joined int
+	clk    *clock.Manual
+	now    int64
 }
 
 func newMachine(fail func(string, ...any), what modelled, seed uint64, weights []int) *machine {
-	m := &machine{fail: fail, modelled: what}
-	cfg := plain(what.policy)
-	cfg.Clock, cfg.Seed = clock.NewManual(time.Unix(0, 0)), seed
+	m := &machine{fail: fail, modelled: what, clk: clock.NewManual(time.Unix(0, 0))}
+	cfg := what.config()
+	cfg.Clock, cfg.Seed = m.clk, seed
 	var err error
 	if m.pool, err = balancer.NewPool[peer](cfg); err != nil {
 		fail("%v", err)
@@ -355,7 +461,11 @@ func (m *machine) update(fresh []int, kept []*modelHost) {
 	}
 	m.m.hosts = slices.Clone(kept)
 	for _, w := range fresh {
-		m.m.hosts = append(m.m.hosts, &modelHost{id: fmt.Sprint("n", m.joined), weight: w, up: true})
+		h := &modelHost{id: fmt.Sprint("n", m.joined), weight: w, up: true, ramp: 1}
+		if m.ramps > 0 {
+			h.ramp = 1000
+		}
+		m.m.hosts = append(m.m.hosts, h)
 		m.joined++
 	}
 	var peers []peer
@@ -377,7 +487,7 @@ func seeded(p balancer.Policy) bool { return p != (balancer.RoundRobin{First: tr
 func (m *machine) reweigh(weight func(i, old int) int) {
 	var peers []peer
 	for i, h := range m.m.hosts {
-		m.model.reweigh(&m.m, h, weight(i, h.weight))
+		m.model.reweigh(&m.m, h, weight(i, h.weight), h.ramp)
 		peers = append(peers, peer{id: h.id, weight: h.weight})
 	}
 	if err := m.pool.Update(peers...); err != nil {
@@ -420,19 +530,64 @@ func (m *machine) acquire(key uint64) {
 		m.fail("%v", err)
 	}
 	h.out++
-	m.leases, m.whose = append(m.leases, l), append(m.whose, h)
+	m.leases, m.whose, m.begun = append(m.leases, l), append(m.whose, h), append(m.begun, m.now)
 }
 
-func (m *machine) release(i int) {
+func (m *machine) release(i int) { m.settle(i, balancer.Ignored) }
+
+// settle ends a call. One that fails ejects its host, unless it began before the
+// host last returned or the host cannot serve.
+func (m *machine) settle(i int, o balancer.Outcome) {
 	if len(m.leases) == 0 {
 		return
 	}
 	i %= len(m.leases)
-	if !m.leases[i].Release(balancer.Ignored) {
+	h := m.whose[i]
+	ejects := m.ramps > 0 && o == balancer.TransportFailure && h.usable() && slices.Contains(m.m.hosts, h) && m.begun[i] >= h.back
+	if m.policy == (balancer.PeakEWMA{}) && !ejects {
+		o = balancer.Ignored // its model knows no averages, and a return forgets them
+	}
+	if !m.leases[i].Release(o) {
 		m.fail("a lease was released before")
 	}
-	m.whose[i].out--
-	m.leases, m.whose = slices.Delete(m.leases, i, i+1), slices.Delete(m.whose, i, i+1)
+	h.out--
+	if ejects {
+		h.until, h.step = m.now+2*tick, 0
+		m.rampTo(h, 1000)
+	}
+	m.leases, m.whose, m.begun = slices.Delete(m.leases, i, i+1), slices.Delete(m.whose, i, i+1), slices.Delete(m.begun, i, i+1)
+}
+
+// rampTo puts a host on another place of its ramp.
+func (m *machine) rampTo(h *modelHost, ramp int) {
+	if ramp < 1000 && h.ramp == 1000 {
+		// How far it begins on the way to its first turn: by its place in the order,
+		// multiples of the golden ratio.
+		i := slices.Index(m.m.hosts, h)
+		h.owed, h.blur = int(scaleDown(uint64(i)*0x9e3779b97f4a7c15, 1000)), false
+	}
+	h.blur = h.blur && ramp < 1000
+	m.model.reweigh(&m.m, h, h.weight, ramp)
+}
+
+// pass lets time pass, and what falls due happen.
+func (m *machine) pass(n int64) {
+	m.now += n * tick
+	m.clk.Set(time.Unix(0, m.now))
+	m.pool.Poll()
+	for _, h := range m.m.hosts {
+		ramp := h.ramp
+		if h.until > 0 && h.until <= m.now {
+			ramp, h.back, h.step, h.until = m.ramps, h.until, h.until+3*tick, 0
+		}
+		for h.step > 0 && h.step <= m.now {
+			ramp, h.step = min(2*ramp, 1000), h.step+3*tick
+			if ramp == 1000 {
+				h.step = 0
+			}
+		}
+		m.rampTo(h, ramp)
+	}
 }
 
 // check compares what can be seen.
@@ -442,8 +597,12 @@ func (m *machine) check() {
 		m.fail("%d bad picks", s.Totals.BadPicks)
 	}
 	for i, u := range s.Upstreams {
-		if h := m.m.hosts[i]; u.ID != h.id || u.Inflight != h.out || u.Weight != h.weight || u.Selectable != h.usable() {
+		h := m.m.hosts[i]
+		if u.ID != h.id || u.Inflight != h.out || u.Weight != h.weight || u.Selectable != h.usable() {
 			m.fail("host %d is %+v, want %+v", i, u, *h)
+		}
+		if m.ramps > 0 && u.Ramp != h.ramp*b2i(h.until == 0) {
+			m.fail("host %d is at %d of its ramp, want %+v", i, u.Ramp, *h)
 		}
 	}
 }
@@ -455,7 +614,7 @@ func propPolicies(t *rapid.T) {
 	fresh := func(lo, hi int) []int { return rapid.SliceOfN(weights, max(0, lo), max(0, hi)).Draw(t, "weights") }
 	m := newMachine(t.Fatalf, what, rapid.Uint64Min(1).Draw(t, "seed"), fresh(what.min, what.max))
 	// A swarm: each run leaves out some of the operations.
-	skip := rapid.IntRange(0, 31).Draw(t, "skip")
+	skip := rapid.IntRange(0, 63).Draw(t, "skip")
 	actions := map[string]func(*rapid.T){
 		"": func(*rapid.T) { m.check() },
 		"acquire": func(t *rapid.T) {
@@ -506,6 +665,19 @@ func propPolicies(t *rapid.T) {
 		actions["permute"] = func(t *rapid.T) {
 			m.update(nil, rapid.Permutation(m.m.hosts).Draw(t, "order"))
 		}
+	}
+	if skip&32 == 0 && what.ramps > 0 {
+		actions["fail"] = func(t *rapid.T) {
+			for range rapid.IntRange(1, 4).Draw(t, "n") {
+				m.settle(rapid.IntRange(0, 1000).Draw(t, "i"), balancer.TransportFailure)
+			}
+		}
+		actions["fail now"] = func(t *rapid.T) {
+			m.acquire(0)
+			m.settle(len(m.leases)-1, balancer.TransportFailure)
+		}
+		actions["pass"] = func(t *rapid.T) { m.pass(rapid.Int64Range(1, 5).Draw(t, "ms")) }
+		actions["pass2"] = actions["pass"]
 	}
 	t.Repeat(actions)
 }

@@ -23,7 +23,9 @@
 // admit a call, it is below its MaxInflight, its weight is not 0, and the
 // request at hand has not tried it. Of the tiers of Priority the first with a
 // selectable upstream is used. If none has one, Config.WhenNone decides. Which
-// of a tier's selectable upstreams is picked is the [Policy]'s business.
+// of a tier's selectable upstreams is picked is the [Policy]'s business, and so is
+// how one that comes back from an ejection takes a part of its traffic first, if
+// Config.Outlier says that it does.
 //
 // Every decision is a function of (Config, seed, ordered inputs). Time comes
 // from Config.Clock and moves with inputs only: reading a Snapshot changes

@@ -105,8 +105,8 @@ func newPoolModel(fatalf func(string, ...any), choose func(string, int) int) *po
 		},
 		Outlier: outlier.Config{
 			Off: yes("outlier off", 6), Shadow: yes("shadow", 8), Consecutive: choose("eject", 3) + 1, Base: ms("base", 6), Max: 30 * time.Millisecond,
-			MaxEjectedPercent: 50 * (choose("cap", 2) + 1), Last: outlier.LastRule(choose("last", 3)), Return: outlier.ReturnMode(choose("return", 2)),
-			Interval: 10 * time.Millisecond,
+			MaxEjectedPercent: 50 * (choose("cap", 2) + 1), Last: outlier.LastRule(choose("last", 3)), Return: outlier.ReturnMode(choose("return", 3)),
+			RampFrom: 1 + choose("ramp from", 5)*240, RampStep: ms("ramp step", 4), RampGrowth: 1500, Interval: 10 * time.Millisecond,
 		},
 		Retry: balancer.Retry{
 			Off: yes("retry off", 8), Max: choose("retries", 4) + 1, SameUpstream: choose("same", 3), OnFailure: yes("on failure", 2),
@@ -398,6 +398,34 @@ func (m *poolModel) ops() map[string]func() {
 	}
 }
 
+// expected is each member's share of its tier, by weight and ramp: of those who
+// can be picked, or would be but for their limit; of the ejected ones if only
+// they are left.
+func (m *poolModel) expected(now int64) map[*incarnation]float64 {
+	sums, out := map[int]int{}, map[*incarnation]float64{}
+	parts := map[*incarnation]int{}
+	for _, reason := range []string{"overloaded", "ejected"} {
+		for _, h := range m.members {
+			why := m.why(h, now)
+			if len(why) > 1 || len(why) == 1 && why[0] != reason {
+				continue
+			}
+			parts[h] = h.member.Share * 1000
+			if reason == "overloaded" {
+				parts[h] = h.member.Share * m.det.Weight(now, &h.out)
+			}
+			sums[h.member.Tier] += parts[h]
+		}
+		if len(parts) > 0 || m.cfg.WhenNone == balancer.FailFast {
+			break
+		}
+	}
+	for h, part := range parts {
+		out[h] = float64(part) / float64(sums[h.member.Tier])
+	}
+	return out
+}
+
 // check compares all that can be seen.
 func (m *poolModel) check() {
 	if !slices.Equal(m.events, m.want) {
@@ -416,6 +444,7 @@ func (m *poolModel) check() {
 	now := max(m.now, m.clk.Now().UnixNano())
 	s := m.pool.Snapshot()
 	full, spare, good := false, false, false
+	expected := m.expected(now)
 	if len(s.Upstreams) != len(m.members) {
 		m.fatalf("%d upstreams, want %d", len(s.Upstreams), len(m.members))
 	}
@@ -439,6 +468,7 @@ func (m *poolModel) check() {
 		}
 		got, want := s.Upstreams[i], balancer.Status{
 			ID: h.id, Weight: h.member.Share, Priority: h.member.Tier,
+			Ramp: m.det.Weight(now, &h.out), Expected: expected[h],
 			Selectable: len(why) == 0, Why: why,
 			Healthy: h.healthy, Ejected: slices.Contains(why, "ejected"), Breaker: h.br.State(now),
 			Inflight: m.inflight(h), Oldest: time.Duration(now - oldest),

@@ -434,7 +434,7 @@ func TestBadInput(t *testing.T) {
 			"breaker NaN": {Breaker: breaker.Config{FailureRate: math.NaN()}},
 			"outlier":     {Outlier: outlier.Config{Base: -1}},
 			"budget":      {Budget: retrybudget.Config{PerRequest: math.Inf(1)}},
-			"ramp":        {Outlier: outlier.Config{Return: outlier.Ramp}},
+			"ramp":        {Outlier: outlier.Config{Return: outlier.Ramp, RampFrom: 1001}},
 		} {
 			_, err := balancer.NewPool[scripted](cfg)
 			require.ErrorIs(t, err, balancer.ErrConfig, name)

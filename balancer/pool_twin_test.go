@@ -250,6 +250,10 @@ func twinConfig(t *rapid.T, p balancer.Policy) balancer.Config {
 			Interval: 5 * time.Millisecond, SuccessRate: outlier.SuccessRate{On: true, MinHosts: 2, MinRequests: 2, MinFailures: 1}},
 		Retry: balancer.Retry{Max: 3, OnFailure: true, SameUpstream: 1, Backoff: balancer.Backoff{Base: time.Millisecond}},
 	}
+	if rapid.Bool().Draw(t, "ramp") {
+		cfg.Outlier.Return = outlier.Ramp
+		cfg.Outlier.RampFrom, cfg.Outlier.RampStep, cfg.Outlier.RampGrowth = rapid.IntRange(1, 900).Draw(t, "ramp from"), 2*time.Millisecond, 1700
+	}
 	if rapid.Bool().Draw(t, "budget") {
 		cfg.Budget = retrybudget.Finagle()
 	}

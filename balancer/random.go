@@ -8,7 +8,9 @@ import (
 // Random picks each usable host with a probability in proportion to its weight,
 // independently of every other pick: it draws a point of the range that the
 // weights fill end to end, and redraws while the point belongs to a host that
-// is not usable. So a host that goes down moves only the picks that hit it.
+// is not usable. So a host that goes down moves only the picks that hit it, and
+// one that comes back on a ramp takes them back little by little: as much of its
+// range does not count as the ramp leaves out.
 //
 // Cost: O(1) expected. If little of the weight is usable, after 16 redraws,
 // O(log n) with unequal weights and O(n/64) with equal ones; O(usable hosts)
@@ -23,7 +25,7 @@ func (Random) Name() string { return "random" }
 // NewPicker implements Policy. It takes O(n log n) time.
 func (Random) NewPicker(v *View, _ Picker) Picker {
 	n := v.Len()
-	even := true
+	even := v.ramps == nil
 	for i := range n {
 		even = even && v.Weight(i) == v.Weight(0)
 	}
@@ -31,9 +33,15 @@ func (Random) NewPicker(v *View, _ Picker) Picker {
 		return evenRandom{v}
 	}
 	r := &random{v: v, ends: make([]uint64, n), guide: make([]int32, n), in: newBitmap(n), sums: make([]uint64, n+1)}
+	if v.ramps != nil {
+		r.stops = make([]uint64, n)
+	}
 	var total uint64
 	for i := range r.ends {
-		total += uint64(v.Weight(i))
+		if v.ramps != nil {
+			r.stops[i] = total + uint64(v.pull(i))
+		}
+		total += uint64(v.whole(i))
 		r.ends[i] = total
 		r.Changed(i)
 	}
@@ -62,6 +70,7 @@ func (r evenRandom) Pick(c Call) int {
 type random struct {
 	v     *View
 	ends  []uint64 // running sums of the weights
+	stops []uint64 // where what a host serves of its range stops; nil for its end
 	guide []int32
 	total uint64
 
@@ -79,7 +88,7 @@ func (r *random) Changed(i int) {
 	if !r.in.set(i, on) {
 		return
 	}
-	w := uint64(r.v.Weight(i))
+	w := uint64(r.v.pull(i))
 	if !on {
 		w = -w
 	}
@@ -107,7 +116,8 @@ func (r *random) Pick(c Call) int {
 		return -1
 	}
 	for k := uint64(0); k < rejections; k++ {
-		if i := r.owner(c.Draw(k)); v.Usable(i) {
+		x := c.Draw(k)
+		if i := r.owner(x); v.Usable(i) && (r.stops == nil || below(x, r.total) < r.stops[i]) {
 			return i
 		}
 	}

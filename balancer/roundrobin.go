@@ -6,6 +6,10 @@ package balancer
 // the round again. With u usable hosts every run of u picks visits each once.
 // Weights other than zero are not looked at. O(1).
 //
+// A host that is on its way back from an ejection takes as many of its turns as
+// its ramp says, spread evenly - with 250 thousandths every fourth - and passes
+// on the others.
+//
 // The zero value starts each Pool at a host that its seed picks, so that many
 // clients started at once do not begin at the same one.
 type RoundRobin struct {
@@ -25,11 +29,15 @@ func (p RoundRobin) Name() string { return "round_robin" }
 
 // NewPicker implements Policy.
 func (p RoundRobin) NewPicker(v *View, prev Picker) Picker {
+	v.beginTurns()
 	if p.IndexCursor {
 		return indexCursor{v}
 	}
 	if p.First && prev == nil {
 		v.Mark(0)
+	}
+	if v.ramps != nil {
+		return roundRobinOnRamp{v}
 	}
 	return roundRobin{v}
 }
@@ -45,6 +53,24 @@ func (r roundRobin) Pick(Call) int {
 	return i
 }
 
+// roundRobinOnRamp is roundRobin where some hosts are on a ramp.
+type roundRobinOnRamp struct{ v *View }
+
+func (r roundRobinOnRamp) Pick(Call) int {
+	n := r.v.UsableCount()
+	if n == 0 {
+		return -1
+	}
+	t := newTurns(r.v, n)
+	for {
+		i := r.v.NextUsable(r.v.Marked())
+		r.v.Mark(i + 1)
+		if i = t.offer(i); i >= 0 {
+			return i
+		}
+	}
+}
+
 type indexCursor struct{ v *View }
 
 func (r indexCursor) Pick(Call) int {
@@ -53,7 +79,12 @@ func (r indexCursor) Pick(Call) int {
 		return -1
 	}
 	at := &r.v.Shared()[0]
-	i := r.v.NthUsable(int(*at % uint64(n)))
-	*at++
-	return i
+	t := newTurns(r.v, n)
+	for {
+		i := r.v.NthUsable(int(*at % uint64(n)))
+		*at++
+		if i = t.offer(i); i >= 0 {
+			return i
+		}
+	}
 }

@@ -45,6 +45,18 @@ type Status struct {
 	Weight   int    // 0 for no traffic
 	Priority int    // its tier
 
+	// Ramp is what it takes of its traffic, in thousandths: 1000 in full service,
+	// less on its way back from an ejection if Config.Outlier.Return is a ramp, 0
+	// while it is ejected.
+	Ramp int
+
+	// Expected is the share of its tier's traffic, 0 to 1, that its weight and its
+	// ramp come to beside those of the others that are not out, at the instant of
+	// the Snapshot; one that is at its limit is not out in this. A Policy that goes
+	// by load, latency or keys departs from it as these differ, and one that does
+	// not look at weights if they do: see Config.IgnoreWeights.
+	Expected float64
+
 	// Selectable says whether the next pick may choose it. If not, Why has the
 	// reasons and Returns when time alone will end the last of those that time
 	// ends; zero if none of them does.
@@ -85,14 +97,16 @@ func (e *engine) snapshot(now int64) Snapshot {
 		Upstreams: make([]Status, len(e.hosts)),
 	}
 	selectable, spare, full := 0, 0, 0
+	whys := make([]reasons, len(e.hosts))
 	for i, h := range e.hosts {
 		st, why := e.status(h, now)
-		s.Upstreams[i] = st
+		s.Upstreams[i], whys[i] = st, why
 		selectable += b2i(why == 0)
 		spare += b2i(why == outEjected)
 		full += b2i(why == outFull)
 	}
 	s.Fallback = e.whenNone == IgnoreEjections && selectable == 0 && full == 0 && spare > 0
+	s.expect(whys)
 	return s
 }
 
@@ -119,12 +133,18 @@ func (e *engine) status(h *host, now int64) (Status, reasons) {
 	}
 	latency, measured := h.latency.Value(now)
 	st := Status{
-		ID: h.id, Weight: int(h.weight), Priority: int(h.priority),
+		ID: h.id, Weight: int(h.weight), Priority: int(h.priority), Ramp: fullRamp,
 		Selectable: why == 0, Why: why.names(),
 		Healthy: h.healthy, Note: h.noted(), Ejected: ejected, Breaker: state,
 		Inflight: int(h.inflight), Oldest: time.Duration(h.waiting(now)),
 		Latency: time.Duration(latency), Measured: measured,
 		Served: h.served, Failures: h.failures, Ejections: h.outlier.Ejections(), Trips: h.trips,
+	}
+	switch {
+	case ejected:
+		st.Ramp = 0
+	case e.ramps:
+		st.Ramp = e.outliers.Weight(now, &h.outlier)
 	}
 	if returns != 0 {
 		st.Returns = e.time(returns)

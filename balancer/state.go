@@ -274,8 +274,7 @@ func (e *engine) restore(saved []byte) error {
 	}
 	// The pickers were built over fresh state.
 	for _, t := range e.tiers {
-		t.picker = e.policy.NewPicker(&t.view, t.picker)
-		t.follower, _ = t.picker.(Follower)
+		e.equip(t, t.picker)
 	}
 	for _, h := range e.hosts {
 		e.judge(h, 0)

@@ -5,6 +5,10 @@ package balancer
 // power of two choices (Mitzenmacher 2001), drawn without replacement, so that
 // the most loaded host of a tier is never picked while loads differ. O(1).
 //
+// A host on its way back from an ejection is drawn as often, and has as much of
+// its weight, as its ramp says. A pick may then take O(usable hosts) if hardly
+// anyone else is usable.
+//
 // The zero value is ready to use. Safe for concurrent use.
 type TwoRandom struct{}
 

@@ -64,6 +64,11 @@ const (
 	// paid for by picks that were.
 	longPick   = 16
 	wasteLimit = 8
+
+	// maxPull is the largest weight on the wheel, which counts in thousandths where
+	// there may be ramps. If all weights together come to more than a lap, points
+	// share positions: shares stay exact, and the order is less even by a pick.
+	maxPull = MaxWeight * fullRamp
 )
 
 // The tier's shared state as the wheel uses it. Every point of this lap before
@@ -89,7 +94,7 @@ func newWheel(v *View) *wheel {
 	var total uint64
 	for i := range n {
 		w.enrol(i)
-		total += uint64(v.Weight(i))
+		total += uint64(v.pull(i))
 	}
 	w.layout(total)
 	return w
@@ -130,7 +135,7 @@ func (w *wheel) spin(x uint64) bool {
 func (w *wheel) points(pos uint64) (n uint64) {
 	for i := range w.on {
 		on := &w.on[i]
-		// k*2^32 + phase < (pos+1)*weight, which has 52 bits.
+		// k*2^32 + phase < (pos+1)*weight, which has 62 bits.
 		if edge := (pos + 1) * uint64(on.weight); edge > uint64(on.phase) {
 			n += (edge - uint64(on.phase) + lap - 1) / lap
 		}
@@ -141,13 +146,13 @@ func (w *wheel) points(pos uint64) (n uint64) {
 // enrol gives a host its phase, and a new one when its weight has changed.
 func (w *wheel) enrol(i int) {
 	h, pos, on := w.v.hosts[i], &w.v.Shared()[wheelPos], &w.on[i]
-	own, weight := &h.scratch[wheelPlace], uint64(h.weight)
+	own, weight := &h.scratch[wheelPlace], uint64(w.v.pull(i))
 	on.key = h.key()
 	// What is kept is (weight + 1) << 32 | phase, and 0 for a host without a place.
 	switch old := *own>>32 - 1; {
 	case weight == 0:
 		*own = 0
-	case *own>>32 < 2 || old > MaxWeight:
+	case *own>>32 < 2 || old > maxPull:
 		*own = (weight+1)<<32 | *pos>>32*golden>>32
 		*pos += lap
 	case old != weight:

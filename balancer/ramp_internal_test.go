@@ -1,0 +1,137 @@
+package balancer
+
+import (
+	"math"
+	"math/big"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evenkeel-go/evenkeel/ewma"
+)
+
+// newRampView is newTestView with ramps.
+func newRampView(weights []int, ramps []int16) *View {
+	v := newTestView(weights...)
+	v.fine, v.ramps = true, ramps
+	return v
+}
+
+// On ramps too PeakEWMA compares exactly: (latency * (inflight * 1000 / ramp + 1),
+// or latency + penalty * inflight * 1000 / ramp) / weight, as fractions.
+func TestPeakEWMACostOnRamp(t *testing.T) {
+	latencies := []int64{-1, 1, 1e6, 1 << 40, math.MaxInt64}
+	for _, set := range []PeakEWMA{{}, {ActivePenalty: time.Second}, {ActivePenalty: math.MaxInt64}} {
+		for n := range 2000 {
+			x := func(k uint64, of int) int { return int(below(draw(9, k, uint64(n)), uint64(of))) }
+			weights := []int{MaxWeight >> x(0, 21), 1 + x(1, MaxWeight)}
+			ramps := []int16{int16(1 + x(2, 1000)), int16(1 + x(3, 1000))}
+			v := newRampView(weights, ramps)
+			p := set.NewPicker(v, nil).(*peakEWMA)
+			var cost [2]*big.Rat
+			for i, h := range v.hosts {
+				h.latency, h.failing = ewma.NewCore(ewma.Config{Peak: true}), ewma.NewCore(ewma.Config{})
+				h.inflight = int32(x(4+uint64(i), maxOnRamp+1) >> x(6+uint64(i), 24))
+				d := latencies[x(8+uint64(i), len(latencies))]
+				if d >= 0 {
+					h.latency.Observe(0, d)
+				}
+				latency, known := p.latency(h, 0)
+				require.Equal(t, d >= 0, known)
+				out := big.NewRat(int64(h.inflight)*1000, int64(ramps[i]))
+				l := new(big.Rat).SetInt(new(big.Int).SetUint64(latency))
+				if set.ActivePenalty == 0 || !known {
+					cost[i] = out.Add(out, big.NewRat(1, 1)).Mul(out, l)
+				} else {
+					cost[i] = out.Mul(out, big.NewRat(int64(set.ActivePenalty), 1)).Add(out, l)
+				}
+				cost[i].Quo(cost[i], big.NewRat(int64(weights[i]), 1))
+			}
+			ah, al := p.onRamp(0, 1, 0)
+			bh, bl := p.onRamp(1, 0, 0)
+			got := 0
+			switch {
+			case ah > bh || ah == bh && al > bl:
+				got = 1
+			case ah != bh || al != bl:
+				got = -1
+			}
+			require.Equal(t, cost[0].Cmp(cost[1]), got, "%+v %+v: %+v, %+v", weights, ramps, v.hosts[0], v.hosts[1])
+		}
+	}
+}
+
+// Every set of usable hosts of up to 5, ordinary draws and the extreme ones, ramps
+// that let hardly anything through: a draw ends and is usable.
+func TestDrawsOnRampEnd(t *testing.T) {
+	calls := []Call{}
+	for k := range uint64(2*rejections + 3) {
+		calls = append(calls, drawsZero(k), drawsOnes(k), Call{draw: k})
+	}
+	for n := 1; n <= 5; n++ {
+		for mask := 1; mask < 1<<n; mask++ {
+			ramps := []int16{1, 1000, 1, 999, 2}[:n]
+			v := newRampView([]int{1, 2, 3, 4, MaxWeight}[:n], ramps)
+			for i := range n {
+				v.usable.set(i, mask>>i&1 != 0)
+			}
+			for _, p := range []Policy{Random{}, TwoRandom{}, PeakEWMA{}, LeastConn{}, LeastConn{Ties: TiesRandom}, LeastConn{Ties: TiesIndex},
+				RoundRobin{}, RoundRobin{IndexCursor: true}, WeightedRoundRobin{}} {
+				pick := p.NewPicker(v, nil)
+				for _, c := range calls {
+					require.True(t, v.Usable(v.drawOnRamp(c, 0)))
+					a, b := v.drawPair(c)
+					require.True(t, v.Usable(a) && v.Usable(b))
+					require.True(t, v.Usable(pick.Pick(c)), "%+v, %d hosts, usable %b", p, n, mask)
+				}
+			}
+		}
+	}
+}
+
+// The draws of the few that are usable among many are in proportion to the ramps,
+// which is where they are drawn by rank.
+func TestDrawOnRampOfFew(t *testing.T) {
+	weights, ramps := make([]int, 200), make([]int16, 200)
+	for i := range weights {
+		weights[i], ramps[i] = 1, fullRamp
+	}
+	ramps[3], ramps[70], ramps[199] = 100, 400, 500
+	v := newRampView(weights, ramps)
+	for i := range weights {
+		v.usable.set(i, i == 3 || i == 70 || i == 199)
+	}
+	got := map[int]int{}
+	for r := range uint64(10000) {
+		got[v.drawOnRamp(Call{draw: draw(7, streamPick, r)}, 0)]++
+	}
+	for i, want := range map[int]float64{3: 1000, 70: 4000, 199: 5000} {
+		require.InDelta(t, want, got[i], 200, "host %d", i)
+	}
+	// The smallest ramps are as exact.
+	ramps[3], ramps[70], ramps[199] = 1, 1, 1
+	clear(got)
+	for r := range uint64(9000) {
+		got[v.drawOnRamp(Call{draw: draw(7, streamPick, r)}, 0)]++
+	}
+	for _, i := range []int{3, 70, 199} {
+		require.InDelta(t, 3000, got[i], 200, "host %d", i)
+	}
+}
+
+// What a restored state says that hosts are owed makes odd picks and no harm.
+func TestTurnsTakeAnyState(t *testing.T) {
+	for seed := range uint64(200) {
+		v := newRampView([]int{1, 1, 1}, []int16{1, 500, 1000})
+		for i, h := range v.hosts {
+			h.scratch = [2]uint64{draw(seed, 1, uint64(i)) >> (seed % 64), draw(seed, 2, uint64(i)) & 1}
+		}
+		for _, p := range []Policy{RoundRobin{}, RoundRobin{IndexCursor: true}, LeastConn{}} {
+			pick := p.NewPicker(v, nil)
+			for range 100 {
+				require.True(t, v.Usable(pick.Pick(Call{})))
+			}
+		}
+	}
+}

@@ -1,0 +1,328 @@
+package balancer_test
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evenkeel-go/evenkeel/balancer"
+	"github.com/evenkeel-go/evenkeel/outlier"
+)
+
+// With nothing to do, a host on a ramp gets what its ramp says under every
+// policy: exactly where there are turns, on average where there are draws.
+func TestRampSharesOfIdleHosts(t *testing.T) {
+	seed, fixed := seedOf(t, 7)
+	for _, n := range []int{4, 40} {
+		for _, p := range builtin() {
+			cfg := ramped(p)
+			cfg.Seed = seed
+			r := newRig(t, cfg, crowd(n, 1)...)
+			r.picks(7)
+			id := "h00001"
+			r.returned(id)
+			for _, ramp := range []int{250, 500, 1000} {
+				require.Equal(t, ramp, r.ramp(id))
+				picks := 20 * (n - 1 + 1) * 1000 / 250
+				share := float64(ramp) / float64((n-1)*1000+ramp)
+				got := tally(r.picks(picks))
+				name := fmt.Sprintf("%d hosts, %+v at %d: %v", n, p, ramp, got)
+				switch l, _ := p.(balancer.LeastConn); {
+				case l.Ties == balancer.TiesIndex: // the first is picked for ever
+					require.Equal(t, map[string]int{"h00000": picks}, got)
+				case equalTurns(p):
+					require.InDelta(t, share*float64(picks), got[id], 1.001, name)
+				default:
+					// Four standard deviations.
+					width := 4 * math.Sqrt(float64(picks)*share*(1-share))
+					band(t, fixed, got[id], picks, share, width)
+				}
+				require.LessOrEqual(t, len(got), n)
+				r.clk.Advance(time.Second)
+			}
+		}
+	}
+}
+
+// LeastConn by index gives the host that would have everything a part of it.
+func TestRampOfTheFirstByIndex(t *testing.T) {
+	r := newRig(t, ramped(balancer.LeastConn{Ties: balancer.TiesIndex}), peersOf(1, 1, 1)...)
+	r.returned("A")
+	require.Equal(t, map[string]int{"A": 100, "B": 300}, tally(r.picks(400)))
+}
+
+// With calls piling up, in-flight counts are in proportion to the ramps where
+// load decides.
+func TestRampUnderLoad(t *testing.T) {
+	for _, n := range []int{4, 40} {
+		for _, p := range []balancer.Policy{balancer.LeastConn{}, balancer.LeastConn{Ties: balancer.TiesRandom}, balancer.LeastConn{Ties: balancer.TiesIndex}, balancer.TwoRandom{}, balancer.PeakEWMA{}} {
+			r := newRig(t, ramped(p), crowd(n, 2)...)
+			id := "h00001"
+			r.returned(id)
+			for _, ramp := range []int{250, 500, 1000} {
+				require.Equal(t, ramp, r.ramp(id))
+				var held []balancer.Lease[peer]
+				per := 40
+				if p.Name() == "p2c_ewma" { // all have answered, and equally fast
+					for _, u := range r.pool.Snapshot().Upstreams {
+						r.answer(u.ID, time.Millisecond)
+					}
+				}
+				for range (n-1)*per + per*ramp/1000 {
+					held = append(held, r.hold())
+				}
+				got := map[string]int{}
+				for _, l := range held {
+					got[l.Upstream().id]++
+				}
+				want, slack := float64(per*ramp)/1000, 3.0
+				if p.Name() == "least_conn" {
+					slack = 1
+				}
+				require.InDelta(t, want, got[id], slack, "%+v at %d: %v", p, ramp, got)
+				for _, l := range held {
+					l.Release(balancer.Ignored)
+				}
+				r.clk.Advance(time.Second)
+			}
+		}
+	}
+}
+
+// However much faster than the others, a host on a ramp gets no more than twice
+// its share from PeakEWMA, and however much slower, not nothing of the draws.
+func TestRampCapsTheFastest(t *testing.T) {
+	seed, fixed := seedOf(t, 7)
+	for _, n := range []int{2, 10} {
+		cfg := ramped(balancer.PeakEWMA{})
+		cfg.Seed = seed
+		r := newRig(t, cfg, crowd(n, 1)...)
+		r.returned("h00000")
+		for i, u := range r.pool.Snapshot().Upstreams {
+			r.answer(u.ID, time.Duration(1+1000*i)*time.Millisecond)
+		}
+		share := 0.25 / (float64(n) - 0.75)
+		// First in its share of draws, and second in as many of the others.
+		most := share + (1-share)*0.25/float64(n-1)
+		got := 0
+		for range 20000 {
+			l := r.hold()
+			got += b2i(l.Upstream().id == "h00000")
+			l.Release(balancer.Ignored)
+		}
+		band(t, fixed, got, 20000, most, 4*math.Sqrt(20000*most*(1-most)))
+	}
+}
+
+// The draws of a request stay where they are while a ramp grows, but for those
+// that the growing host takes.
+func TestRampMovesDrawsOneWay(t *testing.T) {
+	for _, p := range []balancer.Policy{balancer.Random{}, balancer.TwoRandom{}, balancer.LeastConn{Ties: balancer.TiesRandom}} {
+		for _, weights := range [][]int{{1}, {1, 2, 3}} {
+			if p.Name() == "least_conn" && len(weights) > 1 {
+				continue // not a matter of weights
+			}
+			cfg := ramped(p)
+			cfg.Outlier.RampFrom, cfg.Outlier.RampGrowth = 100, 1500
+			r := newRig(t, cfg, crowd(10, weights...)...)
+			r.returned("h00004")
+			var last []string
+			for {
+				now := make([]string, 500)
+				for i := range now {
+					l, err := r.pool.Acquire(balancer.Request{ID: uint64(i + 1e6)})
+					require.NoError(t, err)
+					l.Release(balancer.Ignored)
+					now[i] = l.Upstream().id
+				}
+				if last != nil {
+					n := moved(last, now, func(from, to string) {
+						require.True(t, to == "h00004" || p.Name() == "two_random" && from != "h00004", "%s from %s to %s", p.Name(), from, to)
+					})
+					require.Positive(t, n)
+				}
+				if last = now; r.ramp("h00004") == 1000 {
+					break
+				}
+				r.clk.Advance(time.Second)
+			}
+		}
+	}
+}
+
+// The keys of a host come back to it in the course of its ramp, each once, and
+// no other key moves.
+func TestRampOfKeys(t *testing.T) {
+	const keys = 4000
+	cfg := ramped(balancer.Hash{})
+	cfg.Outlier.RampFrom, cfg.Outlier.RampGrowth = 100, 1500
+	r := newRig(t, cfg, named("ABCDE")...)
+	home := r.owners("k", keys)
+	r.eject("C")
+	away := r.owners("k", keys)
+	r.clk.Advance(time.Second)
+	last := away
+	for {
+		ramp := r.ramp("C")
+		now := r.owners("k", keys)
+		moved(last, now, func(from, to string) { require.Equal(t, "C", to) })
+		own := float64(tally(home)["C"])
+		require.InDelta(t, float64(ramp)/1000, float64(tally(now)["C"])/own, 0.07)
+		moved(now, home, func(from, to string) { require.Equal(t, "C", to) })
+		moved(now, away, func(from, to string) { require.Equal(t, "C", from) })
+		require.Equal(t, now, r.owners("k", keys), "the same keys again")
+		// With everyone else down it serves all, not yet its own or not.
+		r.only("C", func() { require.Equal(t, map[string]int{"C": 100}, tally(r.owners("k", 100))) })
+		if last = now; ramp == 1000 {
+			break
+		}
+		r.clk.Advance(time.Second)
+	}
+	require.Equal(t, home, last)
+}
+
+// Where only hosts on ramps are left a pick finds one, in their proportions
+// where turns decide.
+func TestRampWhereNobodyElseIsLeft(t *testing.T) {
+	for _, n := range []int{3, 40, 200} {
+		for _, p := range builtin() {
+			cfg := ramped(p)
+			cfg.Outlier.RampFrom = 20
+			r := newRig(t, cfg, crowd(n, 1)...)
+			r.returned("h00000")
+			for range 4 {
+				r.clk.Advance(time.Second)
+			}
+			r.pool.Poll()
+			old := r.ramp("h00000")
+			require.Equal(t, 320, old)
+			for i := 2; i < n; i++ {
+				r.set(fmt.Sprintf("h%05d", i), false)
+			}
+			// h00000 is at 320, and alone while h00001 is out.
+			r.eject("h00001")
+			got := tally(r.picks(50))
+			require.Equal(t, map[string]int{"h00000": 50}, got, "%+v", p)
+			r.clk.Advance(time.Second)
+			// 640 and 20.
+			got = tally(r.picks(6600))
+			require.Equal(t, []string{"h00000", "h00001"}, slices.Sorted(maps.Keys(got)), "%+v", p)
+			switch {
+			case p.Name() == "p2c_ewma" || p == (balancer.LeastConn{Ties: balancer.TiesIndex}):
+			case equalTurns(p):
+				require.InDelta(t, 200, got["h00001"], 3, "%d hosts, %+v: %v", n, p, got)
+			case p == (balancer.LeastConn{Ties: balancer.TiesRandom}): // bounded redraws
+				require.InDelta(t, 200, got["h00001"], 100, "%d hosts, %+v: %v", n, p, got)
+			default:
+				require.InDelta(t, 200, got["h00001"], 6*14, "%d hosts, %+v: %v", n, p, got)
+			}
+			require.Zero(t, r.pool.Snapshot().Totals.BadPicks)
+		}
+	}
+}
+
+// A whole tier that returns at once: everyone is served, whatever the ramp.
+func TestRampOfAWholeTier(t *testing.T) {
+	for _, p := range builtin() {
+		cfg := ramped(p)
+		cfg.Outlier.RampFrom, cfg.Outlier.Last, cfg.WhenNone = 3, outlier.EjectLast, balancer.FailFast
+		r := newRig(t, cfg, crowd(150, 1)...)
+		var held []balancer.Lease[peer]
+		for _, u := range r.pool.Snapshot().Upstreams {
+			held = append(held, r.load(u.ID, 1)...)
+		}
+		for _, l := range held {
+			l.Release(balancer.TransportFailure)
+		}
+		_, err := r.pool.Acquire(balancer.Request{})
+		require.ErrorIs(t, err, balancer.ErrNoneAvailable)
+		r.clk.Advance(time.Second)
+		got := tally(r.picks(3000))
+		if equalTurns(p) {
+			require.Len(t, got, 150, "%+v", p)
+			for id, k := range got {
+				require.InDelta(t, 20, k, 3, "%+v: %s", p, id)
+			}
+		}
+	}
+}
+
+// A step loses nothing that a host has on the way to its next turn, and gives
+// nobody two turns for one: over a ramp of many steps, one before every pick,
+// each host's count is within two of the sum of its shares at every moment.
+func TestRampStepsCarryProgress(t *testing.T) {
+	for _, n := range []int{4, 40} {
+		for _, p := range []balancer.Policy{balancer.RoundRobin{}, balancer.RoundRobin{IndexCursor: true}, balancer.WeightedRoundRobin{}, balancer.LeastConn{}} {
+			cfg := ramped(p)
+			cfg.Outlier.RampFrom, cfg.Outlier.RampGrowth, cfg.Outlier.RampStep = 50, 1100, time.Millisecond
+			r := newRig(t, cfg, crowd(n, 1)...)
+			r.returned("h00002")
+			got, ideal := map[string]int{}, map[string]float64{}
+			for k := range 40 * n {
+				for _, u := range r.pool.Snapshot().Upstreams {
+					ideal[u.ID] += u.Expected
+				}
+				got[r.next()]++
+				for id, x := range ideal {
+					require.InDelta(t, x, got[id], 2, "%d hosts, %+v: %s after %d picks", n, p, id, k+1)
+				}
+				if k%n == 0 {
+					r.clk.Advance(time.Millisecond)
+				}
+			}
+			require.Equal(t, 1000, r.ramp("h00002"))
+		}
+	}
+}
+
+// Weights and ramps multiply.
+func TestRampTimesWeight(t *testing.T) {
+	both(t, func(t *testing.T, _ func(...int) *rig, grow func([]peer) []peer) {
+		for _, ignore := range []bool{false, true} {
+			cfg := ramped(balancer.WeightedRoundRobin{First: true})
+			cfg.IgnoreWeights = ignore
+			r := newRig(t, cfg, grow(peersOf(8, 2, 1))...)
+			for _, u := range r.pool.Snapshot().Upstreams[3:] {
+				r.set(u.ID, false)
+			}
+			r.returned("A")
+			want := map[string]int{"A": 200, "B": 200, "C": 100}
+			if ignore {
+				want = map[string]int{"A": 50, "B": 200, "C": 200}
+			}
+			sum := 0
+			for _, k := range want {
+				sum += k
+			}
+			for id, k := range tally(r.picks(sum)) {
+				require.InDelta(t, want[id], k, 1)
+			}
+			for _, p := range r.pool.Snapshot().Distribution()[:3] {
+				require.InDelta(t, float64(want[p.ID])/float64(sum), p.Expected, 1e-9)
+			}
+		}
+	})
+}
+
+// The wheel counts in thousandths, and the heaviest weights do not overflow it.
+func TestRampOfTheHeaviest(t *testing.T) {
+	for _, n := range []int{3, 40} {
+		r := newRig(t, ramped(balancer.WeightedRoundRobin{}), crowd(n, balancer.MaxWeight)...)
+		require.GreaterOrEqual(t, len(tally(r.picks(n))), n-1)
+		r.returned("h00001")
+		picks := 4*n - 3
+		for id, k := range tally(r.picks(20 * picks)) {
+			want := 80
+			if id == "h00001" {
+				want = 20
+			}
+			require.InDelta(t, want, k, 2, id)
+		}
+		require.Equal(t, 250, r.ramp("h00001"))
+	}
+}
