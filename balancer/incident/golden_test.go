@@ -156,6 +156,30 @@ var incidents = []struct {
 		s.send(6, 100*time.Millisecond)
 		return s
 	}},
+	{"gentle-return", "B fails, is ejected for 2 s, and comes back with 250, 500 and 1000 thousandths of its weight.", func(t *testing.T) *stage {
+		ups := upstreams("abcd")
+		ups[1].PushN(3, balancertest.Fail(balancertest.ErrTimeout))
+		for _, u := range ups {
+			u.WithWeight(2)
+		}
+		s := newStage(t, balancer.Config{
+			Policy:  balancer.WeightedRoundRobin{First: true},
+			Breaker: breaker.Config{Off: true},
+			Outlier: outlier.Config{Consecutive: 3, Base: 2 * time.Second, Return: outlier.Ramp},
+			Retry:   balancer.Retry{Off: true},
+		}, ups...)
+		s.send(12, 100*time.Millisecond)
+		require.True(t, s.pool.Snapshot().Upstreams[1].Ejected)
+		s.send(20, 100*time.Millisecond)
+		for _, step := range []struct{ ramp, sends, calls int }{{250, 13, 1}, {500, 14, 2}, {1000, 16, 4}} {
+			require.Equal(t, step.ramp, s.pool.Snapshot().Upstreams[1].Ramp)
+			before := ups[1].Calls()
+			s.send(step.sends, 70*time.Millisecond)
+			require.Equal(t, before+step.calls, ups[1].Calls())
+			s.sleep(time.Second - time.Duration(step.sends)*70*time.Millisecond)
+		}
+		return s
+	}},
 	{"retry-storm", "A total outage of two seconds: the budget ends the retries after its ten tokens.", func(t *testing.T) *stage {
 		ups := upstreams("abc")
 		s := newStage(t, balancer.Config{
