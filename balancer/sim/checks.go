@@ -47,7 +47,8 @@ type Checks struct {
 	// sent.
 	Deep bool
 
-	// Answer is how long a shallow probe takes to pass. If zero, constant 1ms.
+	// Answer is how long a shallow probe takes to pass. If zero, constant 1ms. With
+	// Deep it must be zero.
 	Answer Dist
 }
 
@@ -63,6 +64,8 @@ func (c *Checks) validate(field string) error {
 		return bad(field+".Probe.Timeout", p.Timeout, "0 to 48h")
 	case p.SlowAfter > maxTime:
 		return bad(field+".Probe.SlowAfter", p.SlowAfter, "0 to 48h")
+	case c.Deep && !c.Answer.isZero():
+		return bad(field+".Answer", c.Answer, "none for deep probes")
 	}
 	return c.Answer.validate(field + ".Answer")
 }

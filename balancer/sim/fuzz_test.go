@@ -105,7 +105,10 @@ func fleet(t *rapid.T) sim.Scenario {
 					Fall: rapid.IntRange(0, 3).Draw(t, "fall"), Rise: rapid.IntRange(0, 3).Draw(t, "rise"),
 					StartHealthy: rapid.Bool().Draw(t, "start"), First: health.FirstProbe(rapid.IntRange(0, 1).Draw(t, "first probe")),
 				},
-				Spread: rapid.Bool().Draw(t, "spread"), Deep: rapid.Bool().Draw(t, "deep"), Answer: dist.Draw(t, "answer"),
+				Spread: rapid.Bool().Draw(t, "spread"), Deep: rapid.Bool().Draw(t, "deep"),
+			}
+			if !s.Clients[i].Checks.Deep {
+				s.Clients[i].Checks.Answer = dist.Draw(t, "answer")
 			}
 		}
 	}

@@ -621,6 +621,9 @@ func TestValidate(t *testing.T) {
 		"Scenario.Clients[0].Checks.Answer.Mean": func(s *sim.Scenario) {
 			s.Clients[0].Checks = &sim.Checks{Answer: sim.Constant(-1)}
 		},
+		"Scenario.Clients[0].Checks.Answer": func(s *sim.Scenario) {
+			s.Clients[0].Checks = &sim.Checks{Deep: true, Answer: sim.Constant(1)}
+		},
 		"Scenario.Clients[0].Think.Mean": func(s *sim.Scenario) { s.Clients[0].Think.Mean = -1 },
 		"Scenario.Script[0].Kind":        func(s *sim.Scenario) { s.Script[0].Kind = 0 },
 		"Scenario.Script[0].At":          func(s *sim.Scenario) { s.Script[0].At = -1 },
