@@ -45,19 +45,13 @@ type Header struct {
 }
 
 // Config returns the configuration to replay with. A policy that is not built
-// in is taken from policies, by its name. An error names what is missing.
+// in, by itself or inside a balancer.Hash, is taken from policies, by its name. An
+// error names what is missing.
 func (h Header) Config(policies ...balancer.Policy) (balancer.Config, error) {
 	cfg := h.Settings
-	if c, ok := cfg.Policy.(jsonline.Custom); ok {
-		cfg.Policy = nil
-		for _, p := range policies {
-			if p.Name() == c.Name() {
-				cfg.Policy = p
-			}
-		}
-		if cfg.Policy == nil {
-			return cfg, fmt.Errorf("incident: the policy %q is not built in and was not given", c.Name())
-		}
+	var err error
+	if cfg.Policy, err = jsonline.Resolve(cfg.Policy, policies...); err != nil {
+		return cfg, fmt.Errorf("incident: %w and was not given", err)
 	}
 	cfg.Seed = h.Seed
 	return cfg, nil

@@ -87,9 +87,11 @@ func (f *fileReader) read() error {
 		switch {
 		case err == io.EOF:
 			return f.fail(f.lines.N+1, "want "+lastLine+", the file is cut off")
+		case errors.Is(err, jsonline.ErrLong):
+			return f.fail(f.lines.N, err.Error())
 		case err != nil:
 			return err
-		case string(b) == lastLine:
+		case f.lines.Ends(b):
 			switch _, err := f.lines.Next(); err {
 			case io.EOF:
 				return f.validate(head)
@@ -124,8 +126,8 @@ func (f *fileReader) header(c *jsonline.Cursor) {
 
 // builtIn refuses a policy that cannot be made from its name.
 func builtIn(c *jsonline.Cursor, cfg balancer.Config) {
-	if p, ok := cfg.Policy.(jsonline.Custom); ok {
-		c.Fail("the policy %q is not built in", p.Name())
+	if _, err := jsonline.Resolve(cfg.Policy); err != nil {
+		c.Fail("%v", err)
 	}
 }
 

@@ -5,15 +5,17 @@ import (
 	"math"
 	"strconv"
 	"time"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
 // Cursor reads one line. The first mistake sticks, and everything after it reads
 // as zero. Not safe for concurrent use.
 type Cursor struct {
-	b     []byte
-	i     int
-	names map[string]string
+	b      []byte
+	i      int
+	names  map[string]string
+	nested int // policies that are being read
 
 	// Msg is the first mistake, empty if there is none.
 	Msg string
@@ -106,10 +108,6 @@ func (c *Cursor) escaped(what string, start int) []byte {
 		switch c.b[end] {
 		case '\\':
 			end++
-			if end < len(c.b) && c.b[end] == '/' {
-				c.Fail("%s has a needless escape", what)
-				return nil
-			}
 		case '"':
 			s, ok := unescape(c.b[start:end])
 			if c.i = end + 1; !ok || !utf8.Valid(s) {
@@ -137,8 +135,12 @@ func unescape(s []byte) ([]byte, bool) {
 			return nil, false
 		}
 		switch s[i] {
-		case '"', '\\':
+		case '"', '\\', '/':
 			out = append(out, s[i])
+		case 'b':
+			out = append(out, '\b')
+		case 'f':
+			out = append(out, '\f')
 		case 'n':
 			out = append(out, '\n')
 		case 't':
@@ -146,21 +148,34 @@ func unescape(s []byte) ([]byte, bool) {
 		case 'r':
 			out = append(out, '\r')
 		case 'u':
-			if i+4 >= len(s) {
+			r, ok := unit(s[i+1:])
+			if i += 4; ok && utf16.IsSurrogate(r) {
+				// Halves of a pair stand for no character of their own.
+				low, half := rune(0), false
+				if i+2 < len(s) && s[i+1] == '\\' && s[i+2] == 'u' {
+					low, half = unit(s[i+3:])
+				}
+				r = utf16.DecodeRune(r, low)
+				i, ok = i+6, half && r != utf8.RuneError
+			}
+			if !ok {
 				return nil, false
 			}
-			r, err := strconv.ParseUint(string(s[i+1:i+5]), 16, 16)
-			// Halves of a pair stand for no character of their own.
-			if err != nil || r >= 0xd800 && r < 0xe000 {
-				return nil, false
-			}
-			out = utf8.AppendRune(out, rune(r))
-			i += 4
+			out = utf8.AppendRune(out, r)
 		default:
 			return nil, false
 		}
 	}
 	return out, true
+}
+
+// unit reads the four digits of an escape, a UTF-16 unit.
+func unit(s []byte) (rune, bool) {
+	if len(s) < 4 {
+		return 0, false
+	}
+	r, err := strconv.ParseUint(string(s[:4]), 16, 16)
+	return rune(r), err == nil
 }
 
 // maxNames bounds how many different strings a Reader remembers.

@@ -2,6 +2,7 @@ package jsonline
 
 import (
 	"encoding"
+	"encoding/json"
 	"fmt"
 	"math"
 	"reflect"
@@ -12,28 +13,10 @@ import (
 	"github.com/evenkeel-go/evenkeel/balancer"
 )
 
-// policies are the policies that a file can describe: the built-in ones.
-func policies() []balancer.Policy {
-	return []balancer.Policy{
-		balancer.RoundRobin{}, balancer.WeightedRoundRobin{}, balancer.Random{}, balancer.LeastConn{},
-		balancer.TwoRandom{}, balancer.PeakEWMA{}, balancer.Hash{},
-	}
-}
-
 var (
 	durationType = reflect.TypeFor[time.Duration]()
 	policyType   = reflect.TypeFor[balancer.Policy]()
 )
-
-// Custom stands for a policy that is not built in: its name is known, and it
-// cannot pick.
-type Custom struct{ name string }
-
-// Name implements balancer.Policy.
-func (c Custom) Name() string { return c.name }
-
-// NewPicker implements balancer.Policy. A Config with it must not be used.
-func (c Custom) NewPicker(*balancer.View, balancer.Picker) balancer.Picker { return nil }
 
 // isData tells whether a field can stand in a file: all but functions and what
 // is behind interfaces, of which a policy is known.
@@ -99,14 +82,7 @@ func appendValue(b []byte, v reflect.Value) []byte {
 		}
 		return append(b, ']')
 	case reflect.Interface:
-		p := v.Interface().(balancer.Policy)
-		b = AppendString(append(b, `{"name":`...), p.Name())
-		for _, known := range policies() {
-			if reflect.TypeOf(p) == reflect.TypeOf(known) {
-				return append(appendFields(b, v.Elem(), false, nil), '}')
-			}
-		}
-		return append(b, `,"custom":true}`...)
+		return appendPolicy(b, v.Interface().(balancer.Policy))
 	case reflect.Bool:
 		return strconv.AppendBool(b, v.Bool())
 	case reflect.Float64:
@@ -223,8 +199,9 @@ func (c *Cursor) float(what string) float64 {
 	for c.i < len(c.b) && (c.b[c.i]-'0' <= 9 || c.b[c.i] == '-' || c.b[c.i] == '+' || c.b[c.i] == '.' || c.b[c.i] == 'e') {
 		c.i++
 	}
-	f, err := strconv.ParseFloat(string(c.b[start:c.i]), 64)
-	if err != nil {
+	text := c.b[start:c.i]
+	f, err := strconv.ParseFloat(string(text), 64)
+	if err != nil || !json.Valid(text) {
 		c.i = start
 		c.Expect(what + " as a number")
 		return 0
@@ -243,28 +220,4 @@ func (c *Cursor) slice(what string, v reflect.Value) {
 		c.value(what+"["+strconv.Itoa(v.Len())+"]", one)
 		v.Set(reflect.Append(v, one))
 	}
-}
-
-// policy reads a policy: a name, then the settings of a built-in one.
-func (c *Cursor) policy(what string, v reflect.Value) {
-	c.Need('{')
-	if k := c.Key(true); k != "name" {
-		c.Fail(`%s: want "name" first, got %q`, what, k)
-	}
-	name := string(c.Text("name"))
-	for _, p := range policies() {
-		if p.Name() != name {
-			continue
-		}
-		own := reflect.New(reflect.TypeOf(p)).Elem()
-		c.fields(what, own, false, nil)
-		c.Need('}')
-		v.Set(own)
-		return
-	}
-	if k := c.Key(false); k != "custom" || !c.Truth("custom") {
-		c.Fail(`%s: want "custom":true with a policy that is not built in, %q`, what, name)
-	}
-	c.Need('}')
-	v.Set(reflect.ValueOf(Custom{name}))
 }

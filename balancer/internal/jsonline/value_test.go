@@ -73,33 +73,110 @@ func TestStruct(t *testing.T) {
 
 func TestStructRefuses(t *testing.T) {
 	for line, want := range map[string]string{
-		`{"Nam":"a"}`:                              `outer has no "Nam"`,
-		`{"Elsewhere":1}`:                          `outer has no "Elsewhere"`,
-		`{"Hook":1}`:                               `outer has no "Hook"`,
-		`{"Count":1,"Name":"a"}`:                   `outer: "Name" is out of order or given twice`,
-		`{"Count":1,"Count":1}`:                    `outer: "Count" is out of order or given twice`,
-		`{"Count":128}`:                            `outer.Count is 128, which is too large`,
-		`{"Share":x}`:                              `want outer.Share as a number at column 10, got "x}"`,
-		`{"Inner":{"Colour":"red"}}`:               `outer.Inner.Colour is "red": input does not match format`,
-		`{"Inner":{"Spans":["1" "2"]}}`:            `want ',' at column 24, got "\"2\"]}}"`,
-		`{"Inner":{"Spans":["1ms"]}}`:              `outer.Inner.Spans[0] is "1ms", want seconds with up to nine decimals, such as "12.00012"`,
-		`{"Inner":{"Spans":["1",]}}`:               `want outer.Inner.Spans[1] as a string at column 24, got "]}}"`,
-		`{"Inner":{"Spans":["1"`:                   `want ',', the line ends`,
-		`{"Policy":{"name":"mine"}}`:               `outer.Policy: want "custom":true with a policy that is not built in, "mine"`,
-		`{"Policy":{"name":"hash","custom":true}}`: `outer.Policy has no "custom"`,
+		`{"Nam":"a"}`:                                   `outer has no "Nam"`,
+		`{"Elsewhere":1}`:                               `outer has no "Elsewhere"`,
+		`{"Hook":1}`:                                    `outer has no "Hook"`,
+		`{"Count":1,"Name":"a"}`:                        `outer: "Name" is out of order or given twice`,
+		`{"Count":1,"Count":1}`:                         `outer: "Count" is out of order or given twice`,
+		`{"Count":128}`:                                 `outer.Count is 128, which is too large`,
+		`{"Share":x}`:                                   `want outer.Share as a number at column 10, got "x}"`,
+		`{"Inner":{"Colour":"red"}}`:                    `outer.Inner.Colour is "red": input does not match format`,
+		`{"Inner":{"Spans":["1" "2"]}}`:                 `want ',' at column 24, got "\"2\"]}}"`,
+		`{"Inner":{"Spans":["1ms"]}}`:                   `outer.Inner.Spans[0] is "1ms", want seconds with up to nine decimals, such as "12.00012"`,
+		`{"Inner":{"Spans":["1",]}}`:                    `want outer.Inner.Spans[1] as a string at column 24, got "]}}"`,
+		`{"Inner":{"Spans":["1"`:                        `want ',', the line ends`,
+		`{"Policy":{"name":"mine"}}`:                    `outer.Policy: want "custom":true with a policy that is not built in, "mine"`,
+		`{"Policy":{"name":"hash","custom":1}}`:         `want custom as true or false at column 35, got "1}}"`,
+		`{"Policy":{"custom":true}}`:                    `outer.Policy: want "name" first, got "custom"`,
+		`{"Share":+1}`:                                  `want outer.Share as a number at column 10, got "+1}"`,
+		`{"Share":01}`:                                  `want outer.Share as a number at column 10, got "01}"`,
+		`{"Count":-0}`:                                  `outer.Count is minus zero`,
+		`{"Name":"\udc00"}`:                             `outer.Name has a bad escape, or a character that needs one`,
+		`{"Name":"\ud83d\u0041"}`:                       `outer.Name has a bad escape, or a character that needs one`,
+		`{"Name":"\ud83d"}`:                             `outer.Name has a bad escape, or a character that needs one`,
+		`{"Name":"\ud83"}`:                              `outer.Name has a bad escape, or a character that needs one`,
+		`{"Inner":{"Spans":["-9223372036.854775809"]}}`: `outer.Inner.Spans[0] is "-9223372036.854775809", want seconds with up to nine decimals, such as "12.00012"`,
+		`{"Share":xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx}`:      `want outer.Share as a number at column 10, got "xxxxxxxxxxxxxxxxxxxxxxxx"`,
 	} {
 		_, msg := read(t, line)
 		require.Equal(t, want, msg, line)
 	}
 }
 
+// What has more than one spelling is read in each of them, and written in one.
+func TestSpellings(t *testing.T) {
+	for line, want := range map[string]string{
+		`{"Name":"\/\u0041\b\f\n\t\r\ud83d\ude00"}`:     "{\"Name\":\"/A\\u0008\\u000c\\u000a\\u0009\\u000d\U0001f600\"}",
+		` { "Share" : 5e-1 , "On":false } `:             `{"Share":0.5}`,
+		`{"Inner":{"Spans":["0.500"]}}`:                 `{"Inner":{"Spans":["0.5"]}}`,
+		`{"Policy":{"name":"hash","custom":false}}`:     `{"Policy":{"name":"hash"}}`,
+		`{"Inner":{"Spans":["-9223372036.854775808"]}}`: `{"Inner":{"Spans":["-9223372036.854775808"]}}`,
+	} {
+		got, msg := read(t, line)
+		require.Empty(t, msg, line)
+		require.Equal(t, want, string(jsonline.AppendStruct(nil, got)))
+	}
+}
+
+type wrapper struct{ balancer.Hash }
+
+// A policy is known by its type, behind a pointer too; one that embeds it has its
+// name and is another.
+func TestPolicies(t *testing.T) {
+	for _, x := range []struct {
+		policy balancer.Policy
+		line   string
+		keyed  bool
+	}{
+		{&balancer.LeastConn{Ties: balancer.TiesIndex}, `{"Policy":{"name":"least_conn","Ties":2}}`, false},
+		{wrapper{}, `{"Policy":{"name":"hash","custom":true}}`, true},
+		{&balancer.Hash{Keyless: &balancer.Random{}}, `{"Policy":{"name":"hash","Keyless":{"name":"random"}}}`, true},
+		{balancer.Hash{Keyless: wrapper{}}, `{"Policy":{"name":"hash","Keyless":{"name":"hash","custom":true}}}`, true},
+	} {
+		require.Equal(t, x.line, string(jsonline.AppendStruct(nil, outer{Policy: x.policy})))
+		require.Equal(t, x.keyed, jsonline.Keyed(x.policy))
+		got, msg := read(t, x.line)
+		require.Empty(t, msg)
+		p, err := jsonline.Resolve(got.Policy, wrapper{})
+		require.NoError(t, err)
+		require.Equal(t, x.line, string(jsonline.AppendStruct(nil, outer{Policy: p})))
+	}
+	got, _ := read(t, `{"Policy":{"name":"hash","Keyless":{"name":"mine","custom":true}}}`)
+	_, err := jsonline.Resolve(got.Policy, wrapper{})
+	require.EqualError(t, err, `the policy "mine" is not built in`)
+	require.False(t, jsonline.Keyed(nil))
+}
+
+// However deep a file nests them, reading it costs no more than its length.
+func TestNesting(t *testing.T) {
+	nest := func(depth int) string {
+		return `{"Policy":` + strings.Repeat(`{"name":"hash","Keyless":`, depth-1) + `{"name":"random"}` + strings.Repeat("}", depth)
+	}
+	_, msg := read(t, nest(8))
+	require.Empty(t, msg)
+	for _, depth := range []int{9, 100_000} {
+		_, msg = read(t, nest(depth))
+		require.Equal(t, "9 policies inside one another, want at most 8", msg)
+	}
+	// Side by side there may be more.
+	policies := strings.Repeat(`{"Policy":`+`{"name":"hash","Keyless":{"name":"random"}}},`, 20)
+	lines := jsonline.NewLines(strings.NewReader(`{"All":[` + strings.TrimSuffix(policies, ",") + `]}`))
+	b, err := lines.Next()
+	require.NoError(t, err)
+	c := lines.Cursor(b)
+	var all struct{ All []outer }
+	c.Struct("all", &all)
+	require.Empty(t, c.Msg)
+	require.Len(t, all.All, 20)
+}
+
 func TestLines(t *testing.T) {
 	long := strings.Repeat("x", 1<<17)
-	r := jsonline.NewLines(strings.NewReader("# one\n\n two\r\n" + long + "\n#\nend"))
+	r := jsonline.NewLines(strings.NewReader("# one\n\n two\r\n" + long + "\n \t# x\n" + long[1:] + "\nend"))
 	for _, want := range []struct {
 		line string
 		n    int
-	}{{" two", 3}, {long, 4}, {"end", 6}} {
+	}{{" two", 3}, {long, 4}, {long[1:], 6}, {"end", 7}} {
 		b, err := r.Next()
 		require.NoError(t, err)
 		require.Equal(t, want.line, string(b))
@@ -107,4 +184,32 @@ func TestLines(t *testing.T) {
 	}
 	_, err := r.Next()
 	require.ErrorContains(t, err, "EOF")
+}
+
+// A line without an end does not fill the memory.
+func TestLongLine(t *testing.T) {
+	for _, n := range []int{1 << 17, 1<<17 + 1} {
+		r := jsonline.NewLines(strings.NewReader("one\n" + strings.Repeat("x", n-1) + "\nend"))
+		r.Max = 1 << 17
+		_, err := r.Next()
+		require.NoError(t, err)
+		_, err = r.Next()
+		if n <= r.Max {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorIs(t, err, jsonline.ErrLong)
+		require.EqualError(t, err, "the line is too long: more than 131072 bytes")
+		require.Equal(t, 2, r.N)
+	}
+}
+
+func TestEnds(t *testing.T) {
+	r := jsonline.NewLines(strings.NewReader(""))
+	for _, line := range []string{`{"end":true}`, ` { "end" : true }`} {
+		require.True(t, r.Ends([]byte(line)), line)
+	}
+	for _, line := range []string{`{"end":false}`, `{"end":true} x`, `{"end":true,"x":1}`, `{"t":"1"}`, `"end"`, `{`} {
+		require.False(t, r.Ends([]byte(line)), line)
+	}
 }
