@@ -1,6 +1,10 @@
 package sim
 
-import "time"
+import (
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/balancer"
+)
 
 // More of the inside, for the tests of the books and of the numbers.
 
@@ -26,4 +30,26 @@ func (m *Machine) Taken() int {
 		}
 	}
 	return n
+}
+
+// Watch calls each with every attempt that is settled from now on.
+func (m *Machine) Watch(each func(Attempt)) { m.m.each = each }
+
+// Open is how many requests are under way.
+func (m *Machine) Open() int { return int(m.m.open) }
+
+// RestorePools puts a Pool that is restored from what the present one saves in
+// its place, for every client. No request may be under way.
+func (m *Machine) RestorePools() error {
+	q := m.m
+	q.sync()
+	for i := range q.clients {
+		c := &q.clients[i]
+		pool, err := balancer.RestorePool(c.pool.Config(), c.pool.Save(), c.members(q)...)
+		if err != nil {
+			return err
+		}
+		c.pool = pool
+	}
+	return nil
 }

@@ -36,10 +36,11 @@
 // the order in which they were scheduled. Every random draw is a hash of (seed,
 // purpose, client, request, attempt, server): the same Scenario gives the same
 // Result on every architecture, two Scenarios that differ in one setting see the
-// same arrivals and the same service times, and a request that is left out
-// (Client.Skip) changes no other request's draws. Nothing but integers is
-// counted, and nothing is counted before everything is over: a run ends when
-// the last request has ended, not when the last one has begun.
+// same arrivals and, where both send a request's attempt to the same server, the
+// same service times, and a request that is left out (Client.Skip) changes no
+// other request's draws. Nothing but integers is counted, and nothing is counted
+// before everything is over: a run ends when the last request has ended, not when
+// the last one has begun.
 //
 // The tests hold the model against Erlang's formula for M/M/c, Little's law, the
 // supermarket formula for two random choices, and conservation of work.
