@@ -36,6 +36,7 @@ const (
 	entryFallback
 	entryKey
 	entryTried
+	entrySettled
 )
 
 // narrow tells whether an entry holds all of a record.
@@ -66,7 +67,8 @@ func (s *segment) append(r *Record) {
 	x.picked, x.latest, x.tried, x.wide = r.Picked, r.Latest, r.Tried[0], -1
 	x.kind, x.outcome, x.verdict, x.phase, x.step = r.Kind, r.Outcome, r.Verdict, r.Phase, r.Step
 	x.attempt, x.retries = uint8(r.Attempt), uint8(r.Retries)
-	x.flags = entryFlags(b2i(r.Own)) | entryFlags(b2i(r.Fallback))<<1 | entryFlags(b2i(r.Key.set))<<2 | entryFlags(r.NTried)<<3
+	x.flags = entryFlags(b2i(r.Own)) | entryFlags(b2i(r.Fallback))<<1 | entryFlags(b2i(r.Key.set))<<2 | entryFlags(r.NTried)<<3 |
+		entryFlags(b2i(r.Settled))<<4
 }
 
 // record is the Record of an entry.
@@ -78,7 +80,7 @@ func (s *segment) record(x *entry) Record {
 		Kind: x.kind, At: x.at, Request: x.request, Own: x.flags&entryOwn != 0, Attempt: int32(x.attempt),
 		Key: Key{hash: x.key, set: x.flags&entryKey != 0}, Deadline: x.deadline,
 		Outcome: x.outcome, Latency: time.Duration(x.latency), Verdict: x.verdict,
-		Retries: int32(x.retries), Phase: x.phase, Latest: x.latest,
+		Retries: int32(x.retries), Phase: x.phase, Settled: x.flags&entrySettled != 0, Latest: x.latest,
 		Picked: x.picked, Fallback: x.flags&entryFallback != 0, Step: x.step,
 	}
 	if x.flags&entryTried != 0 {

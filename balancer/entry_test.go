@@ -25,7 +25,8 @@ func TestEntryHoldsTheRecord(t *testing.T) {
 			Key:      rapid.SampledFrom([]balancer.Key{{}, balancer.HashKey(0), balancer.HashKey(math.MaxUint64)}).Draw(t, "key"),
 			Deadline: times.Draw(t, "deadline"), Outcome: balancer.Outcome(rapid.Uint8().Draw(t, "outcome")),
 			Latency: time.Duration(times.Draw(t, "latency")), Verdict: balancer.Verdict(rapid.Uint8().Draw(t, "verdict")),
-			Retries: rapid.Int32Range(0, 255).Draw(t, "retries"), Phase: rapid.Uint8().Draw(t, "phase"), Latest: position.Draw(t, "latest"),
+			Retries: rapid.Int32Range(0, 255).Draw(t, "retries"), Phase: rapid.Uint8().Draw(t, "phase"),
+			Settled: rapid.Bool().Draw(t, "settled"), Latest: position.Draw(t, "latest"),
 			Picked: position.Draw(t, "picked"), Fallback: rapid.Bool().Draw(t, "fallback"), Step: balancer.StepKind(rapid.Uint8().Draw(t, "step")),
 			NTried: rapid.Int32Range(0, 1).Draw(t, "tried"),
 		}
@@ -45,10 +46,14 @@ func TestEntryHoldsTheRecord(t *testing.T) {
 		case 5:
 			r.End = balancer.EndBudget
 		case 6:
-			r.NTried = rapid.Int32Range(2, balancer.MaxTried+2).Draw(t, "more")
+			r.NTried = rapid.Int32Range(2, balancer.InlineTried+2).Draw(t, "more")
 		}
-		for i := range min(r.NTried, balancer.MaxTried) {
-			r.Tried[i] = position.Draw(t, "position")
+		for i := range r.NTried {
+			if p := position.Draw(t, "position"); i < balancer.InlineTried {
+				r.Tried[i] = p
+			} else {
+				r.More = append(r.More, p)
+			}
 		}
 		switch r.Kind {
 		case balancer.RecordEvent:

@@ -78,12 +78,19 @@ func (e *engine) emit(kind EventKind, h *host, at, until int64, rule string, cou
 	if e.hook == nil && e.tape == nil {
 		return
 	}
+	// On which timeline a state ends beyond all time must not matter.
+	if until != 0 && saturatingSub(until, at) >= forever {
+		until = never
+	}
 	ev := Event{Seq: e.seq, At: e.time(at), Kind: kind, Upstream: h.id, Rule: rule, Count: count}
 	if until != 0 {
 		ev.Until = e.time(until)
 	}
 	e.queue = append(e.queue, queued{ev, h.pos, at, until})
 }
+
+// forever is a span that no Pool lives through: 146 years.
+const forever = 1 << 62
 
 // queued is an event with the position of its upstream, by which changes that
 // fall on one instant are ordered.

@@ -147,7 +147,8 @@ func (p *Pool[U]) Check() error {
 // EntrySize is what an ordinary record takes on a tape.
 const EntrySize = unsafe.Sizeof(entry{})
 
-const MaxTried = maxTried
+// InlineTried is how many upstreams tried a Record holds in itself.
+const InlineTried = inlineTried
 
 // Segment is a stretch of tape.
 type Segment struct{ s segment }

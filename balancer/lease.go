@@ -151,6 +151,9 @@ func (e *engine) begin(now int64, req *Request) {
 		e.requests++
 		req.ID = e.requests
 	}
+	if rec := e.pending(); rec != nil {
+		rec.Request = req.ID
+	}
 	e.totals.Requests++
 	e.budget.Request(now)
 }
@@ -159,7 +162,7 @@ func (e *engine) begin(now int64, req *Request) {
 func (e *engine) acquireSole(now int64, req *Request) (int32, error) {
 	rec := e.open(RecordAcquire, 0)
 	if rec != nil {
-		rec.Own = req.ID == 0
+		rec.Own, rec.Key = req.ID == 0, req.Key
 	}
 	e.begin(now, req)
 	i, err := e.acquire(now, req, 0, nil)
@@ -168,10 +171,8 @@ func (e *engine) acquireSole(now int64, req *Request) (int32, error) {
 	} else {
 		e.slots[i].sole = true
 	}
-	if rec != nil {
-		if rec.Request, rec.Key = req.ID, req.Key; err == nil {
-			rec.picked(&e.slots[i])
-		}
+	if rec != nil && err == nil {
+		rec.picked(&e.slots[i])
 	}
 	return i, err
 }

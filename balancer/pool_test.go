@@ -407,6 +407,7 @@ func TestBadInput(t *testing.T) {
 		for name, set := range map[string][]scripted{
 			"duplicate id":    ups("a", "b", "a"),
 			"empty id":        ups("a", ""),
+			"not UTF-8":       ups("a", "b\xff"),
 			"nil":             {nil},
 			"negative weight": {balancertest.New("a").WithWeight(-1)},
 			"huge weight":     {balancertest.New("a").WithWeight(balancer.MaxWeight + 1)},

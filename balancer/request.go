@@ -11,7 +11,9 @@ import (
 // ordinary request: no affinity, no deadline, a number of the Pool's own.
 type Request struct {
 	// ID keys the request's random draws. If zero, it is the next number of the
-	// Pool's counter. A replay feeds back the number that was recorded.
+	// Pool's counter. A replay feeds back the number that was recorded, so no two
+	// requests that are under way at one time may share one, or their recording
+	// does not replay: give all requests of a Pool numbers, or none.
 	ID uint64
 
 	// Key is the affinity key that Hash policies look at. The zero Key is no key.

@@ -200,7 +200,6 @@ func (e *engine) next(now int64, c *course) (kind StepKind, wait int64, err erro
 		kind, wait = e.again(now, c)
 	}
 	if rec != nil {
-		rec.Request = c.req.ID
 		if rec.Step, rec.Wait = kind, wait; kind == StepEnd {
 			rec.End = c.end
 		}

@@ -169,3 +169,20 @@ func TestExtremesOfTime(t *testing.T) {
 	_, _ = restored(t, cfg, q.Save(), abc...)
 	require.True(t, l.Release(balancer.Success))
 }
+
+// A lease that was picked for want of anything else still says so.
+func TestRestoreKeepsFallback(t *testing.T) {
+	cfg := balancer.Config{Policy: first, Breaker: noBreaker, Outlier: outlier.Config{Consecutive: 1, MaxEjectedPercent: 100, Last: outlier.EjectLast}, Seed: 3}
+	p, _ := small(t, cfg)
+	for range abc {
+		l, err := p.Acquire(balancer.Request{})
+		require.NoError(t, err)
+		require.False(t, l.Fallback())
+		l.Release(balancer.Failure)
+	}
+	l, err := p.Acquire(balancer.Request{})
+	require.NoError(t, err)
+	require.True(t, l.Fallback())
+	q, _ := restored(t, cfg, p.Save(), abc...)
+	require.True(t, q.Leases()[0].Fallback())
+}

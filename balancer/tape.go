@@ -2,6 +2,8 @@ package balancer
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"sync"
 	"time"
 )
@@ -41,8 +43,9 @@ func (k RecordKind) String() string {
 	return names[k]
 }
 
-// maxTried is how many of the hosts that a request has tried a Record holds.
-const maxTried = 8
+// inlineTried is how many of the hosts that a request has tried a Record holds
+// in itself.
+const inlineTried = 8
 
 // Record is one input of a Pool with what the Pool decided on it, or one event.
 // It is plain data: recorded from one Pool, the inputs drive another one to the
@@ -68,13 +71,15 @@ type Record struct {
 
 	// How far the request had come before a Next, Done or Stop: what a replay that
 	// starts in its middle cannot know otherwise.
-	Retries int32           // begun so far
-	Phase   uint8           // 0 not begun, 1 attempt out, 2 attempt failed, 3 waiting
-	Same    int32           // retries in a row on the same upstream
-	Until   int64           // end of the wait, 0 for none; of Event, when the state ends, likewise
-	Tried   [maxTried]int32 // positions of the upstreams tried, -1 for one that has left
-	NTried  int32           // how many; beyond maxTried a replay cannot start here
-	Latest  int32           // position of the upstream of the latest attempt
+	Retries int32              // begun so far
+	Phase   uint8              // 0 not begun, 1 attempt out, 2 attempt failed, 3 waiting
+	Settled bool               // of phase 1: the lease was released by itself before
+	Same    int32              // retries in a row on the same upstream
+	Until   int64              // end of the wait, 0 for none; of Event, when the state ends, likewise
+	Tried   [inlineTried]int32 // positions of the first upstreams tried, -1 for one that has left
+	More    []int32            // those of the others
+	NTried  int32              // how many in Tried and More
+	Latest  int32              // position of the upstream of the latest attempt
 
 	// What came out.
 	Picked   int32     // position of the upstream picked
@@ -91,15 +96,27 @@ type Record struct {
 // the recorded Pool to that of one restored from the recording's start, whose
 // epoch is that start.
 func (r Record) Shift(d int64) Record {
-	r.At += d
+	r.At = shift(r.At, d)
 	if r.Until != 0 && r.Until != never {
-		r.Until += d
+		r.Until = shift(r.Until, d)
 	}
 	// A Record without a request has no deadline at all.
 	if r.Deadline != never && (r.Kind == RecordNext || r.Kind == RecordDone || r.Kind == RecordStop) {
-		r.Deadline += d
+		r.Deadline = shift(r.Deadline, d)
 	}
 	return r
+}
+
+// shift moves a time that comes to one that comes, as far as times go.
+func shift(at, d int64) int64 {
+	switch to := at + d; {
+	case d > 0 && (to < at || to == never):
+		return never - 1
+	case d < 0 && to > at:
+		return math.MinInt64
+	default:
+		return to
+	}
 }
 
 // Member is an upstream as an Update saw it.
@@ -127,7 +144,8 @@ func (m Member) MaxInflight() int { return m.Limit }
 // Pool decided, into a ring of two segments: when one is full, the other is
 // begun anew with a checkpoint of the Pool's saved state, so that what is kept
 // can be replayed from its beginning. Recording allocates nothing per attempt
-// once both segments have been used. The zero Tape is not usable: see NewTape.
+// once both segments have been used; a checkpoint holds the Pool up for as long
+// as Save does, O(n), once a segment. The zero Tape is not usable: see NewTape.
 // Safe for concurrent use.
 type Tape struct {
 	size int
@@ -189,9 +207,10 @@ func (p *Pool[U]) Attach(t *Tape) {
 
 // Dump returns what the tape holds: the older segment and the current one, from
 // the older one's checkpoint on. Recording goes on: the Pool is held up for no
-// longer than it takes to note where the segments end, and they are replaced by
-// new ones when their turn comes. A tape that was never attached, or that was
-// drained, returns the zero Recording. Safe for concurrent use.
+// longer than it takes to note where the segments end. Copying them, for which
+// this goroutine takes some nanoseconds a record, comes after that; they are
+// replaced by new ones when their turn comes. A tape that was never attached, or
+// that was drained, returns the zero Recording. Safe for concurrent use.
 func (t *Tape) Dump(p interface{ Epoch() time.Time }) Recording {
 	older, newer := t.keep()
 	if len(older.start) == 0 {
@@ -264,10 +283,17 @@ func (t *Tape) Drain(b []Record) []Record {
 	t.drained = true
 	if t.prev != nil {
 		b = t.prev.records(b)
-		t.prev.clear()
 	}
 	b = t.cur.records(b)
-	t.cur.clear()
+	for _, s := range []**segment{&t.prev, &t.cur} {
+		switch {
+		case *s == nil:
+		case (*s).kept:
+			*s = &segment{entries: make([]entry, 0, t.size)}
+		default:
+			(*s).clear()
+		}
+	}
 	return b
 }
 
@@ -356,6 +382,15 @@ func (e *engine) open(kind RecordKind, request uint64) *Record {
 	return r
 }
 
+// pending is the record that open has returned and that is not complete, nil if
+// nothing is recorded.
+func (e *engine) pending() *Record {
+	if e.tape == nil || e.tape.written {
+		return nil
+	}
+	return &e.tape.latest
+}
+
 // from notes how far a course has come.
 func (r *Record) from(e *engine, c *course) {
 	r.Key, r.Deadline = c.req.Key, c.deadline
@@ -363,11 +398,13 @@ func (r *Record) from(e *engine, c *course) {
 	r.Phase, r.Same, r.Until = uint8(c.phase), int32(c.same), c.until
 	r.NTried = int32(c.tried)
 	for i, h := range c.triedHosts() {
-		if i == maxTried {
-			break
+		if i < inlineTried {
+			r.Tried[i] = h.position()
+		} else {
+			r.More = append(r.More, h.position())
 		}
-		r.Tried[i] = h.position()
 	}
+	r.Settled = c.phase == phaseSent && e.held(c.slot, c.gen) == nil
 	if c.host != nil {
 		r.Latest = c.host.position()
 	}
@@ -394,8 +431,8 @@ func (r *Record) report(rep Report) {
 // Resume returns the Try that a Next, Done or Stop was recorded of, as it was
 // just before, for a replay that starts in the middle of the request. The Pool
 // must be the one restored from the recording's start, with all that was
-// recorded since replayed into it. It fails with ErrState if the record does not
-// hold all that the request has tried, or names what the Pool does not have.
+// recorded since replayed into it. It fails with ErrState if the record names
+// what the Pool does not have.
 func (p *Pool[U]) Resume(r Record) (Try[U], error) {
 	p.e.mu.Lock()
 	defer p.e.unlock()
@@ -404,8 +441,9 @@ func (p *Pool[U]) Resume(r Record) (Try[U], error) {
 		phase: phase(r.Phase), retries: int(r.Retries), same: int(r.Same), until: r.Until,
 	}}
 	c := &t.course
-	if r.NTried < 0 || r.NTried > maxTried || c.phase >= phaseEnded {
-		return Try[U]{}, fmt.Errorf("%w: request %d had tried %d upstreams, a record holds %d", ErrState, r.Request, r.NTried, maxTried)
+	if n := int(r.NTried); n < 0 || n != min(n, inlineTried)+len(r.More) || c.phase >= phaseEnded {
+		return Try[U]{}, fmt.Errorf("%w: request %d has phase %d and had tried %d upstreams, of which %d are told apart",
+			ErrState, r.Request, r.Phase, n, min(n, inlineTried)+len(r.More))
 	}
 	at := func(pos int32) (*host, error) {
 		switch {
@@ -416,7 +454,7 @@ func (p *Pool[U]) Resume(r Record) (Try[U], error) {
 		}
 		return p.e.hosts[pos], nil
 	}
-	for _, pos := range r.Tried[:r.NTried] {
+	for _, pos := range slices.Concat(r.Tried[:min(r.NTried, inlineTried)], r.More) {
 		h, err := at(pos)
 		if err != nil {
 			return Try[U]{}, err
@@ -438,7 +476,7 @@ func (p *Pool[U]) Resume(r Record) (Try[U], error) {
 				t.lease = p.lease(c.slot)
 			}
 		}
-		if c.slot == nobody {
+		if c.slot == nobody && !r.Settled {
 			return Try[U]{}, fmt.Errorf("%w: request %d has no attempt %d out", ErrState, r.Request, r.Retries)
 		}
 	}

@@ -3,6 +3,7 @@ package balancer_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"testing"
 	"time"
@@ -345,6 +346,57 @@ func TestTapeDrain(t *testing.T) {
 	want, got := run(false), run(true)
 	require.Equal(t, len(want), len(got))
 	equalRecords(t, want, got)
+}
+
+// Shift keeps what comes apart from what never does, as far as times go.
+func TestShift(t *testing.T) {
+	const never = math.MaxInt64
+	for _, x := range []struct{ at, by, want int64 }{
+		{10, -3, 7}, {10, 3, 13}, {math.MinInt64, -5, math.MinInt64}, {math.MinInt64 + 3, -5, math.MinInt64},
+		{math.MinInt64, 5, math.MinInt64 + 5}, {never - 5, 4, never - 1}, {never - 5, 5, never - 1}, {never - 5, 6, never - 1},
+		{never, 5, never}, {never, -5, never},
+	} {
+		r := balancer.Record{Kind: balancer.RecordNext, Until: x.at, Deadline: x.at}.Shift(x.by)
+		require.Equal(t, x.want, r.Until, "%+v", x)
+		require.Equal(t, x.want, r.Deadline, "%+v", x)
+	}
+	r := balancer.Record{Kind: balancer.RecordSettle, At: 7}.Shift(-7)
+	require.Equal(t, balancer.Record{Kind: balancer.RecordSettle}, r, "no deadline and no end to move")
+}
+
+// Resume takes no record that it cannot follow.
+func TestResumeRefuses(t *testing.T) {
+	p, err := balancer.NewPool(balancer.Config{Seed: 1}, balancer.Member{Name: "a", Share: 1}, balancer.Member{Name: "b", Share: 1})
+	require.NoError(t, err)
+	l, err := p.Acquire(balancer.Request{ID: 9})
+	require.NoError(t, err)
+	good := balancer.Record{Request: 9, Phase: 1, NTried: 1, Deadline: math.MaxInt64}
+	_, err = p.Resume(good)
+	require.NoError(t, err)
+	for name, change := range map[string]func(*balancer.Record){
+		"a phase after the last":             func(r *balancer.Record) { r.Phase = 4 },
+		"another attempt than is out":        func(r *balancer.Record) { r.Retries = 1 },
+		"another request than is out":        func(r *balancer.Record) { r.Request = 8 },
+		"more tried than told":               func(r *balancer.Record) { r.NTried = 9 },
+		"fewer tried than told":              func(r *balancer.Record) { r.More = []int32{0} },
+		"fewer than none":                    func(r *balancer.Record) { r.NTried = -1 },
+		"a position before the first":        func(r *balancer.Record) { r.Tried[0] = -2 },
+		"a position after the last":          func(r *balancer.Record) { r.Tried[0] = 2 },
+		"a latest position after the last":   func(r *balancer.Record) { r.Latest = 2 },
+		"a latest position before the first": func(r *balancer.Record) { r.Latest = -2 },
+	} {
+		r := good
+		change(&r)
+		_, err := p.Resume(r)
+		require.ErrorIs(t, err, balancer.ErrState, name)
+	}
+	l.Release(balancer.Success)
+	settled := good
+	_, err = p.Resume(settled)
+	require.ErrorIs(t, err, balancer.ErrState, "nothing is out any more")
+	settled.Settled = true
+	_, err = p.Resume(settled)
+	require.NoError(t, err)
 }
 
 // Recording costs an attempt no allocation once the ring has gone round.

@@ -3,7 +3,9 @@ package balancer
 import (
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // Upstream is one backend as the Pool sees it: an identity. What else it is - a
@@ -72,6 +74,9 @@ func describe(u Upstream) (traits, error) {
 	t := traits{id: u.ID(), weight: 1}
 	if t.id == "" {
 		return t, &ConfigError{Field: "upstream id", Value: `""`, Want: "a name"}
+	}
+	if !utf8.ValidString(t.id) {
+		return t, &ConfigError{Field: "upstream id", Value: strconv.Quote(t.id), Want: "valid UTF-8, so that it can stand in a file"}
 	}
 	var w, p, m bool
 	for depth := 0; u != nil && depth < maxWraps; depth++ {

@@ -75,7 +75,7 @@
 // hexadecimal digits; a recording has the hash, since the Pool never sees the
 // text. progress says of a request that began before the file how far it had
 // come, on the first line about it: phase, which is sent, failed or waiting, then
-// retries? same? wait_until? tried? more? latest? key? hash? deadline?
+// settled? retries? same? wait_until? tried? latest? key? hash? deadline?
 //
 // A request that fails over, by its inputs and its events:
 //

@@ -90,7 +90,7 @@ func (c *cursor) field(l *Line, f field) {
 		switch f {
 		case fPhase:
 			l.From = &Progress{Until: unset}
-		case fRetries, fSame, fWaitUntil, fTried, fMore, fLatest, fKey, fHash, fDeadline:
+		case fSettled, fRetries, fSame, fWaitUntil, fTried, fLatest, fKey, fHash, fDeadline:
 			c.Fail(`%q without "phase"`, fieldNames[f])
 			return
 		}
@@ -126,6 +126,10 @@ func (c *cursor) field(l *Line, f field) {
 		l.Retry = balancer.Verdict(c.choice(name, func(i int) string { return verdicts[i] }, 0, 2))
 	case fPhase:
 		l.From.Phase = phases[c.choice(name, func(i int) string { return phases[i] }, 1, 3)]
+	case fSettled:
+		if l.From.Settled = c.Truth(name); l.From.Settled && l.From.Phase != phases[1] {
+			c.Fail(`"settled" with phase %q, want "sent"`, l.From.Phase)
+		}
 	case fRetries:
 		l.From.Retries = int(c.Number(name, math.MaxInt32))
 	case fSame:
@@ -140,8 +144,6 @@ func (c *cursor) field(l *Line, f field) {
 			}
 			l.From.Tried = append(l.From.Tried, c.Name(name))
 		}
-	case fMore:
-		l.From.More = int(c.Number(name, math.MaxInt32))
 	case fLatest:
 		l.From.Latest = c.Name(name)
 	case fFallback:

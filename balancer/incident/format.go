@@ -89,6 +89,8 @@ func (l *Line) has(f field) bool {
 	switch f {
 	case fPhase:
 		return true
+	case fSettled:
+		return p.Settled
 	case fRetries:
 		return p.Retries != 0
 	case fSame:
@@ -97,8 +99,6 @@ func (l *Line) has(f field) bool {
 		return p.Phase == phases[3]
 	case fTried:
 		return len(p.Tried) > 0
-	case fMore:
-		return p.More != 0
 	case fLatest:
 		return p.Latest != ""
 	}
@@ -138,6 +138,8 @@ func (l *Line) appendField(b []byte, f field) []byte {
 		return quoted(verdicts[verdictOf(l.Retry)])
 	case fPhase:
 		return quoted(l.From.Phase)
+	case fSettled:
+		return strconv.AppendBool(b, l.From.Settled)
 	case fRetries:
 		return number(l.From.Retries)
 	case fSame:
@@ -153,8 +155,6 @@ func (l *Line) appendField(b []byte, f field) []byte {
 			b = jsonline.AppendString(b, s)
 		}
 		return append(b, ']')
-	case fMore:
-		return number(l.From.More)
 	case fLatest:
 		return jsonline.AppendString(b, l.From.Latest)
 	case fFallback:

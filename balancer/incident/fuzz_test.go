@@ -147,8 +147,9 @@ func drawLine(t *rapid.T, at time.Duration) incident.Line {
 		}
 		l.From = &incident.Progress{
 			Phase:   rapid.SampledFrom([]string{"sent", "failed", "waiting"}).Draw(t, "phase"),
-			Retries: number.Draw(t, "retries"), Same: number.Draw(t, "same"), More: number.Draw(t, "more"), Latest: name.Draw(t, "latest"),
+			Retries: number.Draw(t, "retries"), Same: number.Draw(t, "same"), Latest: name.Draw(t, "latest"),
 		}
+		l.From.Settled = l.From.Phase == "sent" && rapid.Bool().Draw(t, "settled")
 		if l.From.Phase == "waiting" {
 			l.From.Until = rapid.Custom(func(t *rapid.T) time.Duration { return max(span.Draw(t, "until"), math.MinInt64+1) }).Draw(t, "until")
 		}

@@ -123,15 +123,15 @@ type Line struct {
 type Progress struct {
 	// Phase is "sent", "failed" or "waiting".
 	Phase string
+	// Settled says of "sent" that the lease was released before, by itself.
+	Settled bool
 	// Retries is how many retries were begun, Same how many of them in a row went
 	// to the same upstream.
 	Retries, Same int
 	// Until is when the wait of phase "waiting" ends.
 	Until time.Duration
-	// Tried are the upstreams tried, "" for one that has left since, and More how
-	// many there were beyond these.
+	// Tried are the upstreams tried, "" for one that has left since.
 	Tried []string
-	More  int
 	// Latest is the upstream of the latest attempt.
 	Latest string
 }
@@ -155,11 +155,11 @@ const (
 	fLatency
 	fVerdict
 	fPhase
+	fSettled
 	fRetries
 	fSame
 	fWaitUntil
 	fTried
-	fMore
 	fLatest
 	fFallback
 	fWait
@@ -172,8 +172,8 @@ const (
 
 var fieldNames = [...]string{
 	fMembers: "members", fRequest: "r", fTry: "try", fUpstream: "b", fHealthy: "up", fKey: "key", fHash: "hash",
-	fDeadline: "deadline", fOutcome: "out", fLatency: "lat", fVerdict: "retry", fPhase: "phase", fRetries: "retries",
-	fSame: "same", fWaitUntil: "wait_until", fTried: "tried", fMore: "more", fLatest: "latest", fFallback: "fallback",
+	fDeadline: "deadline", fOutcome: "out", fLatency: "lat", fVerdict: "retry", fPhase: "phase", fSettled: "settled", fRetries: "retries",
+	fSame: "same", fWaitUntil: "wait_until", fTried: "tried", fLatest: "latest", fFallback: "fallback",
 	fWait: "for", fEnd: "why", fSeq: "n", fUntil: "until", fWhy: "why", fCount: "count",
 }
 
@@ -214,7 +214,7 @@ var kinds = [...]struct {
 // progress are the fields of a request that began before the file. All but the
 // phase need the phase.
 var progress = []slotOf{
-	may(fPhase), may(fRetries), may(fSame), may(fWaitUntil), may(fTried), may(fMore), may(fLatest),
+	may(fPhase), may(fSettled), may(fRetries), may(fSame), may(fWaitUntil), may(fTried), may(fLatest),
 	may(fKey), may(fHash), may(fDeadline),
 }
 

@@ -115,10 +115,6 @@ func TestLogErrors(t *testing.T) {
 	require.NoError(t, err, "the header waits for more")
 	p.Poll()
 	require.ErrorIs(t, log.Close(), broken)
-	bad, err := balancer.NewPool(balancer.Config{Seed: 5}, balancer.Member{Name: "\xff", Share: 1})
-	require.NoError(t, err)
-	_, err = incident.NewLog(io.Discard, bad, 0, incident.Options{})
-	require.ErrorContains(t, err, "not valid UTF-8")
 }
 
 type brokenPipe struct{ err error }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/balancer"
@@ -192,15 +193,13 @@ func (t *translator) from(l *Line, r *balancer.Record) {
 		t.err = fmt.Errorf("incident: request %d is in phase %d", r.Request, r.Phase)
 		return
 	}
-	p := &Progress{Phase: phases[r.Phase], Retries: int(r.Retries), Same: int(r.Same), Latest: t.name(r.Latest)}
+	p := &Progress{Phase: phases[r.Phase], Settled: r.Settled, Retries: int(r.Retries), Same: int(r.Same), Latest: t.name(r.Latest)}
 	if r.Phase == 3 {
 		p.Until = time.Duration(r.Until)
 	}
-	n := min(int(r.NTried), len(r.Tried))
-	for _, pos := range r.Tried[:n] {
+	for _, pos := range slices.Concat(r.Tried[:min(int(r.NTried), len(r.Tried))], r.More) {
 		p.Tried = append(p.Tried, t.name(pos))
 	}
-	p.More = int(r.NTried) - n
 	l.From = p
 	t.key(l, r)
 	t.deadline(l, r)

@@ -203,7 +203,7 @@ func (p *player) try(l *Line) (*balancer.Try[balancer.Member], error) {
 	r := balancer.Record{
 		Request: l.Request, Key: keyOf(l), Deadline: math.MaxInt64,
 		Retries: int32(from.Retries), Same: int32(from.Same), Until: int64(from.Until),
-		NTried: int32(len(from.Tried) + from.More),
+		NTried: int32(len(from.Tried)), Settled: from.Settled,
 	}
 	if l.HasDeadline {
 		r.Deadline = int64(l.Deadline)
@@ -218,11 +218,14 @@ func (p *player) try(l *Line) (*balancer.Try[balancer.Member], error) {
 		return nil, err
 	}
 	for i, name := range from.Tried {
-		if i == len(r.Tried) {
-			break
-		}
-		if r.Tried[i], err = p.position(name); err != nil {
+		pos, err := p.position(name)
+		if err != nil {
 			return nil, err
+		}
+		if i < len(r.Tried) {
+			r.Tried[i] = pos
+		} else {
+			r.More = append(r.More, pos)
 		}
 	}
 	t := p.fresh()
