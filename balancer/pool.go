@@ -158,3 +158,21 @@ func (p *Pool[U]) SetHealth(id string, healthy bool, reason string) error {
 	defer p.e.unlock()
 	return p.e.setHealth(p.e.advance(now), id, healthy, reason)
 }
+
+// Selectable is how many upstreams were selectable after the latest input: what
+// time alone has brought since is not in it, nor is what the next request has
+// tried. O(1).
+func (p *Pool[U]) Selectable() int {
+	p.e.mu.Lock()
+	defer p.e.mu.Unlock()
+	return p.e.selectable
+}
+
+// Detach ends the recording on t, unless another tape has taken its place.
+func (p *Pool[U]) Detach(t *Tape) {
+	p.e.mu.Lock()
+	defer p.e.unlock()
+	if t != nil && p.e.tape == t {
+		p.e.tape, p.e.taped = nil, len(p.e.queue)
+	}
+}

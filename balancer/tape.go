@@ -154,8 +154,9 @@ type Tape struct {
 	e       *engine    // of the Pool
 	cur     *segment
 	prev    *segment
-	lost    bool // something was overwritten
-	drained bool // the checkpoints do not fit what is left
+	since   uint64 // the number of the latest event before it was attached
+	lost    bool   // something was overwritten
+	drained bool   // the checkpoints do not fit what is left
 
 	// latest is the record of the input at hand or the latest one, if written says
 	// that it is not on the tape yet. The Pool's lock guards both.
@@ -200,9 +201,19 @@ func (p *Pool[U]) Attach(t *Tape) {
 	if t != nil {
 		t.mu.Lock()
 		t.e, t.cur, t.prev, t.lost, t.drained, t.written = &p.e, nil, nil, false, false, true
+		t.since = p.e.seq
 		t.mu.Unlock()
 		t.turn(&p.e)
 	}
+}
+
+// Since is the number of the latest event before the tape was attached: what is
+// numbered up to that is not on it, though a hook may still be told of it. Safe
+// for concurrent use.
+func (t *Tape) Since() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.since
 }
 
 // Dump returns what the tape holds: the older segment and the current one, from
