@@ -54,7 +54,7 @@ func NewLog(w io.Writer, p Pool, size int, opt Options) (*Log, error) {
 	l.trans = newTranslator(rec.Members, cfg.Retry.OnFailure)
 	l.trans.secret = opt.KeySecret
 	if l.w, l.err = NewWriter(w, head); l.err != nil {
-		p.Attach(nil)
+		p.Detach(l.tape)
 		return nil, l.err
 	}
 	return l, nil
@@ -111,7 +111,7 @@ func (l *Log) Close() error {
 	if l.closed {
 		return l.err
 	}
-	l.pool.Attach(nil)
+	l.pool.Detach(l.tape)
 	if l.flush() == nil {
 		l.err = l.w.Close()
 	}

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -34,9 +36,12 @@ type Config struct {
 	// writing it is better done elsewhere. It may call the Pool.
 	OnTrigger func(Incident)
 
-	// Gap is the time, on the Pool's clock, in which no further trigger of the
-	// same sort counts, so that a bad hour is not a thousand dumps; that nothing
-	// is selectable is a sort of its own. If zero, 30s. If negative, none.
+	// Gap is the time, on the Pool's clock, in which the same change of the same
+	// upstream is not a trigger again, nor that nothing is selectable, so that a
+	// bad hour is not a thousand dumps. If zero, 30s. If negative, there is no gap.
+	//
+	// Up to 1024 gaps are kept apart. While that many are open, all upstreams share
+	// one for each kind of change.
 	Gap time.Duration
 }
 
@@ -59,7 +64,7 @@ func (c Config) gap() time.Duration {
 	if c.Gap == 0 {
 		return 30 * time.Second
 	}
-	return max(0, c.Gap)
+	return c.Gap
 }
 
 func (c Config) triggers() []balancer.EventKind {
@@ -71,11 +76,16 @@ func (c Config) triggers() []balancer.EventKind {
 
 // Pool is what a Recorder needs of a [balancer.Pool].
 type Pool interface {
-	Attach(*balancer.Tape)       // begins to record, nil ends it
-	Config() balancer.Config     // goes into the header
-	Epoch() time.Time            // the instant from which records count
-	Snapshot() balancer.Snapshot // what a divergence is reported with
+	Attach(*balancer.Tape)   // begins to record
+	Detach(*balancer.Tape)   // ends it
+	Config() balancer.Config // goes into the header
+	Epoch() time.Time        // the instant from which records count
+	Selectable() int         // whether 0 is a trigger
 }
+
+// ErrUnattached is the error of a [Recorder] that has never been attached to a
+// Pool, and has nothing to write.
+var ErrUnattached = errors.New("incident: the recorder was never attached")
 
 // Recorder keeps the latest of one Pool's life. While it is attached, an attempt
 // costs a few dozen nanoseconds more and no allocation; while it is not, nothing.
@@ -87,9 +97,19 @@ type Recorder struct {
 	mu         sync.Mutex // guards below
 	pool       Pool
 	closed     bool
-	next       [2]time.Time // before which triggers of a sort do not count
+	next       map[trigger]time.Time // before which it does not count
 	suppressed uint64
 }
+
+// trigger is what has gaps of its own. The zero trigger is that nothing is
+// selectable; one without an upstream stands for all of them.
+type trigger struct {
+	kind     balancer.EventKind
+	upstream string
+}
+
+// maxGaps is how many gaps are kept apart.
+const maxGaps = 1024
 
 // NewRecorder returns a Recorder that is attached to nothing. It panics if cfg
 // does not pass Validate.
@@ -97,12 +117,13 @@ func NewRecorder(cfg Config) *Recorder {
 	if err := cfg.Validate(); err != nil {
 		panic(err)
 	}
-	return &Recorder{cfg: cfg, tape: balancer.NewTape(cfg.size())}
+	return &Recorder{cfg: cfg, tape: balancer.NewTape(cfg.size()), next: map[trigger]time.Time{}}
 }
 
 // Attach begins to record the Pool, from its present state on, calls in flight
-// included. A Pool has one recorder at most, a Recorder one Pool in its life; to
-// have triggers, let the Pool's Config.OnEvent call [Recorder.OnEvent].
+// included. A Pool has one recorder at most: the one before is detached. A
+// Recorder has one Pool in its life, and may be attached to it again. To have
+// triggers, let the Pool's Config.OnEvent call [Recorder.OnEvent].
 func (r *Recorder) Attach(p Pool) {
 	r.mu.Lock()
 	r.pool, r.closed = p, false
@@ -117,7 +138,7 @@ func (r *Recorder) Close() {
 	r.closed = true
 	r.mu.Unlock()
 	if p != nil && !was {
-		p.Attach(nil)
+		p.Detach(r.tape)
 	}
 }
 
@@ -154,13 +175,24 @@ func (r *Recorder) dump(reason string) Incident {
 }
 
 // WriteFile writes what the recorder has to a file of that name, which is
-// created or replaced.
+// created or replaced, whole or not at all. Its owner alone may read it. The error
+// is ErrUnattached or that of the file system.
 func (r *Recorder) WriteFile(name string) error {
-	f, err := os.Create(name)
+	d := r.Dump()
+	if len(d.Recording.Start) == 0 {
+		return ErrUnattached
+	}
+	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.Dump().Write(f), f.Close())
+	if err = errors.Join(d.Write(f), f.Close()); err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
 }
 
 // Suppressed is how many triggers came within the Gap of another one.
@@ -170,26 +202,21 @@ func (r *Recorder) Suppressed() uint64 {
 	return r.suppressed
 }
 
-// The sorts of triggers.
-const (
-	sortState = iota
-	sortNone
-)
-
-// OnEvent is for balancer.Config.OnEvent, by itself or called from there.
+// OnEvent is for balancer.Config.OnEvent, by itself or called from there. Events
+// that the Pool decided before it was attached are no triggers. Whether anything
+// is selectable is asked when the event is delivered, which may be later than it
+// happened: what was over by then goes unnoticed.
 func (r *Recorder) OnEvent(e balancer.Event) {
-	r.mu.Lock()
-	p := r.pool
-	r.mu.Unlock()
-	if r.cfg.OnTrigger == nil || p == nil {
+	p := r.armed()
+	if p == nil || e.Seq != 0 && e.Seq <= r.tape.Since() {
 		return
 	}
-	if slices.Contains(r.cfg.triggers(), e.Kind) && r.due(sortState, e.At) {
+	if slices.Contains(r.cfg.triggers(), e.Kind) && r.due(trigger{e.Kind, e.Upstream}, e.At) {
 		r.cfg.OnTrigger(r.dump(e.Kind.String() + " " + e.Upstream))
 	}
 	switch e.Kind {
 	case balancer.UpstreamEjected, balancer.BreakerOpened, balancer.UpstreamUnhealthy, balancer.UpstreamLeft:
-		if none(p) && r.due(sortNone, e.At) {
+		if p.Selectable() == 0 && r.due(trigger{}, e.At) {
 			r.cfg.OnTrigger(r.dump("nothing selectable"))
 		}
 	}
@@ -202,35 +229,39 @@ func (r *Recorder) OnError(err error) {
 	if !errors.Is(err, balancer.ErrNoneAvailable) && !errors.Is(err, balancer.ErrNoUpstreams) {
 		return
 	}
-	r.mu.Lock()
-	p := r.pool
-	r.mu.Unlock()
-	if r.cfg.OnTrigger != nil && p != nil && r.due(sortNone, p.Config().Clock.Now()) {
+	if p := r.armed(); p != nil && r.due(trigger{}, p.Config().Clock.Now()) {
 		r.cfg.OnTrigger(r.dump("nothing selectable"))
 	}
 }
 
-// none tells whether no upstream is selectable.
-func none(p Pool) bool {
-	for _, u := range p.Snapshot().Upstreams {
-		if u.Selectable {
-			return false
-		}
+// armed is the Pool if there is anything to trigger, else nil.
+func (r *Recorder) armed() Pool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cfg.OnTrigger == nil || r.closed {
+		return nil
 	}
-	return true
+	return r.pool
 }
 
 // due tells whether a trigger counts, and begins its gap.
-func (r *Recorder) due(sort int, at time.Time) bool {
+func (r *Recorder) due(t trigger, at time.Time) bool {
+	gap := r.cfg.gap()
+	if gap < 0 {
+		return true
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
-		return false
+	if len(r.next) >= maxGaps {
+		maps.DeleteFunc(r.next, func(_ trigger, end time.Time) bool { return !at.Before(end) })
 	}
-	if at.Before(r.next[sort]) {
+	if _, known := r.next[t]; !known && len(r.next) >= maxGaps {
+		t.upstream = ""
+	}
+	if at.Before(r.next[t]) {
 		r.suppressed++
 		return false
 	}
-	r.next[sort] = at.Add(r.cfg.gap())
+	r.next[t] = at.Add(gap)
 	return true
 }

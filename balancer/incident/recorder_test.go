@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -61,20 +62,27 @@ func TestRecorderTriggers(t *testing.T) {
 	for range 4 {
 		fail()
 	}
-	require.Equal(t, []string{"ejected m0", "nothing selectable"}, reasons())
-	require.EqualValues(t, 1, rec.Suppressed(), "the second ejection is within the gap")
+	want := []string{"ejected m0", "ejected m1", "nothing selectable"}
+	require.Equal(t, want, reasons())
+	require.Zero(t, rec.Suppressed())
 	fail()
-	require.Len(t, dumps, 2)
-	require.EqualValues(t, 2, rec.Suppressed(), "nothing to pick, again")
+	require.Len(t, dumps, 3)
+	require.EqualValues(t, 1, rec.Suppressed(), "nothing to pick, again")
+	clk.Advance(2 * time.Second)
+	for range 4 {
+		fail()
+	}
+	require.Len(t, dumps, 3)
+	require.EqualValues(t, 4, rec.Suppressed(), "two ejections and the end of them, within the gap")
 	clk.Advance(30 * time.Second)
 	for range 4 {
 		fail()
 	}
-	require.Equal(t, []string{"ejected m0", "nothing selectable", "ejected m0", "nothing selectable"}, reasons())
+	require.Equal(t, append(want, want...), reasons())
 	for _, d := range dumps {
 		verifyIncident(t, d)
 	}
-	last := dumps[1].Recording.Records
+	last := dumps[2].Recording.Records
 	require.Equal(t, balancer.UpstreamEjected, last[len(last)-1].Event, "a dump ends with what triggered it")
 
 	rec.Close()
@@ -84,8 +92,16 @@ func TestRecorderTriggers(t *testing.T) {
 	for range 4 {
 		fail()
 	}
-	require.Len(t, dumps, 4, "closed")
+	require.Len(t, dumps, 6, "closed")
 	require.Len(t, rec.Dump().Recording.Records, n)
+	verifyIncident(t, rec.Dump())
+
+	clk.Advance(time.Hour)
+	rec.Attach(p)
+	for range 4 {
+		fail()
+	}
+	require.Equal(t, want, reasons()[6:], "attached again")
 	verifyIncident(t, rec.Dump())
 }
 
@@ -125,6 +141,123 @@ func TestRecorderGap(t *testing.T) {
 	require.EqualValues(t, 3, rec.Suppressed())
 }
 
+// What happens to one upstream leaves the others their triggers, and of one kind
+// those of another; of very many they share what is left.
+func TestRecorderGaps(t *testing.T) {
+	n := 0
+	rec, p, _, _ := failing(t, 2, incident.Config{Gap: time.Second, OnTrigger: func(incident.Incident) { n++ }})
+	rec.Attach(p)
+	at := time.Unix(100, 0)
+	send := func(kind balancer.EventKind, upstream string, after time.Duration) bool {
+		was := n
+		rec.OnEvent(balancer.Event{Kind: kind, Upstream: upstream, At: at.Add(after)})
+		return n > was
+	}
+	require.True(t, send(balancer.BreakerOpened, "m0", 0))
+	require.True(t, send(balancer.BreakerOpened, "m1", 0))
+	require.True(t, send(balancer.UpstreamEjected, "m0", 0))
+	require.False(t, send(balancer.BreakerOpened, "m0", time.Second-1))
+	for i := range 1021 {
+		require.True(t, send(balancer.BreakerOpened, strconv.Itoa(i), 0))
+	}
+	require.True(t, send(balancer.BreakerOpened, "x", 0), "the first of those that share")
+	require.False(t, send(balancer.BreakerOpened, "y", 0))
+	require.True(t, send(balancer.UpstreamEjected, "y", 0), "another kind")
+	require.True(t, send(balancer.BreakerOpened, "z", time.Second), "room again")
+	require.True(t, send(balancer.BreakerOpened, "y", time.Second))
+	require.False(t, send(balancer.BreakerOpened, "y", 2*time.Second-1))
+}
+
+func TestRecorderWithoutGap(t *testing.T) {
+	n := 0
+	rec, p, _, _ := failing(t, 2, incident.Config{Gap: -time.Second, OnTrigger: func(incident.Incident) { n++ }})
+	rec.Attach(p)
+	for _, at := range []int64{100, 100, 99} {
+		rec.OnEvent(balancer.Event{Kind: balancer.BreakerOpened, Upstream: "m0", At: time.Unix(at, 0)})
+	}
+	require.Equal(t, 3, n)
+	require.Zero(t, rec.Suppressed())
+}
+
+// Whatever takes the last one away triggers.
+func TestRecorderNothingSelectable(t *testing.T) {
+	for name, act := range map[string]func(*balancer.Pool[balancer.Member]){
+		"unhealthy": func(p *balancer.Pool[balancer.Member]) { _ = p.SetHealth("m0", false, "test") },
+		"left":      func(p *balancer.Pool[balancer.Member]) { _ = p.Update() },
+		"opened": func(p *balancer.Pool[balancer.Member]) {
+			l, _ := p.Acquire(balancer.Request{})
+			l.Release(balancer.Failure)
+		},
+	} {
+		var got []string
+		rec := incident.NewRecorder(incident.Config{
+			Triggers: []balancer.EventKind{}, OnTrigger: func(i incident.Incident) { got = append(got, i.Reason) },
+		})
+		p, err := balancer.NewPool(balancer.Config{
+			Seed: 1, Clock: clock.NewManual(time.Unix(0, 0)), OnEvent: rec.OnEvent,
+			Breaker: breaker.Config{ConsecutiveFailures: 1}, Outlier: outlier.Config{Off: true},
+		}, members(1)...)
+		require.NoError(t, err)
+		rec.Attach(p)
+		act(p)
+		require.Equal(t, []string{"nothing selectable"}, got, name)
+	}
+}
+
+// A Recorder whose dumps nobody wants is told of events like any other.
+func TestRecorderWithoutTrigger(t *testing.T) {
+	rec, p, _, fail := failing(t, 2, incident.Config{})
+	rec.Attach(p)
+	for range 5 {
+		fail()
+	}
+	totals := p.Snapshot().Totals
+	require.EqualValues(t, 2, totals.Ejections)
+	require.Zero(t, totals.HookPanics)
+	require.Zero(t, rec.Suppressed())
+}
+
+// What was decided before a Recorder was attached is not in its dump: it is no
+// trigger, and does not begin a gap.
+func TestRecorderTriggerBeforeAttach(t *testing.T) {
+	var got []incident.Incident
+	var p *balancer.Pool[balancer.Member]
+	rec := incident.NewRecorder(incident.Config{OnTrigger: func(i incident.Incident) { got = append(got, i) }})
+	attached := false
+	hook := func(e balancer.Event) {
+		if e.Kind == balancer.UpstreamUnhealthy && !attached {
+			attached = true
+			rec.Attach(p)
+		}
+		rec.OnEvent(e)
+	}
+	p, err := balancer.NewPool(balancer.Config{Seed: 1, Clock: clock.NewManual(time.Unix(0, 0)), OnEvent: hook}, members(1)...)
+	require.NoError(t, err)
+	require.NoError(t, p.SetHealth("m0", false, "test"))
+	require.True(t, attached)
+	require.Empty(t, got)
+	require.NoError(t, p.SetHealth("m0", true, "test"))
+	require.NoError(t, p.SetHealth("m0", false, "test"))
+	require.Len(t, got, 1)
+	require.NotEmpty(t, got[0].Recording.Records)
+}
+
+// One Recorder takes the place of another, and closing that does not end it.
+func TestRecorderReplaced(t *testing.T) {
+	a, p, _, _ := failing(t, 2, incident.Config{})
+	b := incident.NewRecorder(incident.Config{})
+	a.Attach(p)
+	p.Poll()
+	b.Attach(p)
+	a.Close()
+	p.Poll()
+	require.Len(t, a.Dump().Recording.Records, 1)
+	require.Len(t, b.Dump().Recording.Records, 1)
+	b.Close()
+	p.Poll()
+	require.Len(t, b.Dump().Recording.Records, 1)
+}
+
 // That all upstreams are at their limits no event tells, but the error does.
 func TestRecorderOnError(t *testing.T) {
 	var got []string
@@ -140,6 +273,15 @@ func TestRecorderOnError(t *testing.T) {
 	rec.OnError(errDown)
 	l.Release(balancer.Success)
 	require.Equal(t, []string{"nothing selectable"}, got)
+
+	empty, err := balancer.NewPool[balancer.Member](balancer.Config{Seed: 1})
+	require.NoError(t, err)
+	rec = incident.NewRecorder(incident.Config{OnTrigger: func(i incident.Incident) { got = append(got, i.Reason) }})
+	rec.Attach(empty)
+	_, err = empty.Acquire(balancer.Request{})
+	require.ErrorIs(t, err, balancer.ErrNoUpstreams)
+	rec.OnError(err)
+	require.Len(t, got, 2)
 }
 
 func TestRecorderFile(t *testing.T) {
@@ -153,8 +295,32 @@ func TestRecorderFile(t *testing.T) {
 	require.Contains(t, string(b), `"note":"mine"`)
 	require.NoError(t, verify(t, b))
 	require.Error(t, rec.WriteFile(filepath.Join(name, "no such directory")))
+	requireClosed(t, name)
+	// What cannot be written leaves what was there, and nothing beside it.
+	require.ErrorIs(t, incident.NewRecorder(incident.Config{}).WriteFile(name), incident.ErrUnattached)
+	dir := filepath.Join(t.TempDir(), "dir")
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "x", "y"), 0o700))
+	require.Error(t, rec.WriteFile(filepath.Join(dir, "x")))
+	again, err := os.ReadFile(name)
+	require.NoError(t, err)
+	require.Equal(t, b, again)
+	for _, d := range []string{dir, filepath.Dir(name)} {
+		entries, err := os.ReadDir(d)
+		require.NoError(t, err)
+		require.Len(t, entries, 1)
+	}
 	require.ErrorIs(t, incident.Config{Size: -1}.Validate(), balancer.ErrConfig)
 	require.Panics(t, func() { incident.NewRecorder(incident.Config{Size: -1}) })
+}
+
+// requireClosed looks through what the process has open, where that can be seen.
+func requireClosed(t *testing.T, name string) {
+	open, _ := filepath.Glob("/proc/self/fd/*")
+	for _, fd := range open {
+		if to, err := os.Readlink(fd); err == nil {
+			require.NotEqual(t, name, to, "still open")
+		}
+	}
 }
 
 // Whatever triggers while many goroutines use the Pool verifies, and so does
