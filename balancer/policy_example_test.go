@@ -2,8 +2,11 @@ package balancer_test
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/evenkeel-go/evenkeel/balancer"
+	"github.com/evenkeel-go/evenkeel/clock"
+	"github.com/evenkeel-go/evenkeel/outlier"
 )
 
 // replica is an upstream with a weight.
@@ -89,4 +92,37 @@ func ExamplePolicy() {
 	fmt.Println(lease.Upstream().name)
 	lease.Release(balancer.Success)
 	// Output: v2
+}
+
+func ExampleSnapshot_Distribution() {
+	clk := clock.NewManual(time.Unix(0, 0))
+	pool, err := balancer.NewPool(balancer.Config{
+		Policy: balancer.WeightedRoundRobin{First: true},
+		Clock:  clk,
+		// A single failure ejects for a second; the way back begins at a quarter.
+		Outlier: outlier.Config{Consecutive: 1, Base: time.Second, Return: outlier.Ramp},
+	}, replica{"A", 2}, replica{"B", 1}, replica{"C", 1})
+	if err != nil {
+		panic(err)
+	}
+	send := func(n int) {
+		for range n {
+			lease, _ := pool.Acquire(balancer.Request{})
+			outcome := balancer.Success
+			if lease.Upstream().name == "C" && clk.Now().Unix() == 0 {
+				outcome = balancer.Failure
+			}
+			lease.Release(outcome)
+		}
+	}
+	send(4)
+	clk.Advance(time.Second)
+	send(13)
+	for _, p := range pool.Snapshot().Distribution() {
+		fmt.Printf("%s: weight %d, ramp %d, served %d, expected %.1f %%\n", p.ID, p.Weight, p.Ramp, p.Served, 100*p.Expected)
+	}
+	// Output:
+	// A: weight 2, ramp 1000, served 10, expected 61.5 %
+	// B: weight 1, ramp 1000, served 5, expected 30.8 %
+	// C: weight 1, ramp 250, served 2, expected 7.7 %
 }

@@ -135,3 +135,67 @@ func TestTurnsTakeAnyState(t *testing.T) {
 		}
 	}
 }
+
+// A point of a host's range counts if it lies before what its ramp serves of it.
+func TestRampServesItsPoints(t *testing.T) {
+	v := newRampView([]int{1, 1}, []int16{3, 1000})
+	pick := Random{}.NewPicker(v, nil)
+	for point := range uint64(10) {
+		// The smallest draw that falls on the point, of 2000, as the first of a call.
+		x := (math.MaxUint64/2000 + 1) * point
+		require.Equal(t, point, below(x, 2000))
+		c := Call{draw: unmix(x) - golden}
+		require.Equal(t, x, c.Draw(0))
+		want := b2i(point >= 3) // host 0, or what is drawn next, which is hardly ever host 0
+		require.Equal(t, want, v.drawOnRamp(c, 0), "point %d", point)
+		require.Equal(t, want, pick.Pick(c), "point %d", point)
+	}
+}
+
+// Where all let their turns pass, the first of those who are owed most takes one,
+// and pays what they have gained, but no more than a turn.
+func TestTurnsThatAllPass(t *testing.T) {
+	for _, c := range []struct {
+		ramp   int16
+		pays   int64
+		owed   []int64
+		winner int
+	}{
+		{100, 300, []int64{0, 5, 5}, 1},
+		{400, 1000, []int64{-7, -7, -8}, 0},
+	} {
+		v := newRampView([]int{1, 1, 1}, []int16{c.ramp, c.ramp, c.ramp})
+		for i, h := range v.hosts {
+			h.scratch = [2]uint64{uint64(c.owed[i]), 1}
+		}
+		s := newTurns(v, 3)
+		require.Equal(t, -1, s.offer(0))
+		require.Equal(t, -1, s.offer(1))
+		require.Equal(t, c.winner, s.offer(2))
+		for i, h := range v.hosts {
+			want := c.owed[i] + int64(c.ramp)
+			if i == c.winner {
+				want -= c.pays
+			}
+			require.Equal(t, want, int64(h.scratch[turnOwed]), "host %d", i)
+		}
+	}
+	require.Equal(t, maxPassed, newTurns(newRampView(nil, nil), 1000).left)
+}
+
+// The second of a pair competes in exactly its ramp of a thousand cases.
+func TestPairOnRamp(t *testing.T) {
+	v := newRampView([]int{1, 1}, []int16{1000, 250})
+	for part := range uint64(1000) {
+		x := (math.MaxUint64/1000 + 1) * part
+		require.Equal(t, part, below(x, 1000))
+		k := uint64(2 * (rejections + 1))
+		c := Call{draw: unmix(x) - (k+1)*golden}
+		a, b := v.drawPair(c)
+		if a == 0 {
+			require.Equal(t, b2i(part < 250), b, "part %d", part)
+		} else {
+			require.Equal(t, 0, b)
+		}
+	}
+}
