@@ -2,7 +2,7 @@
 // hashing against this library and prints what came out beside what was
 // published, and whether the goal was reached.
 //
-//	go run ./examples/experiments              # all of them, a few minutes
+//	go run ./examples/experiments              # all of them, a minute on two cores
 //	go run ./examples/experiments -card E22    # one; several with commas
 //	go run ./examples/experiments -seeds 10 -json
 //
@@ -75,6 +75,7 @@ type figure struct {
 	published string
 	goal      string
 	met       func(mean, least, most float64) bool // nil if there is no goal
+	note      string                               // what explains a difference from what was published
 }
 
 func fig(variant, measure string, value float64) figure {
@@ -82,6 +83,8 @@ func fig(variant, measure string, value float64) figure {
 }
 
 func (f figure) pub(s string) figure { f.published = s; return f }
+
+func (f figure) why(note string) figure { f.note = note; return f }
 
 func (f figure) atLeast(x float64) figure {
 	f.goal = fmt.Sprintf(">= %v", x)
@@ -115,6 +118,13 @@ func (f figure) exactly(x float64) figure {
 	return f
 }
 
+// never is exactly, of a time that must not come.
+func (f figure) never() figure {
+	f = f.exactly(math.Inf(1))
+	f.goal = "never"
+	return f
+}
+
 func (f figure) within(percent, of float64) figure {
 	f.goal = fmt.Sprintf("%.4g +- %v %%", of, percent)
 	f.met = func(mean, _, _ float64) bool { return math.Abs(mean/of-1) <= percent/100 }
@@ -132,6 +142,7 @@ type row struct {
 	Most      num    `json:"most"`
 	Values    []num  `json:"values"`
 	Published string `json:"published,omitempty"`
+	Note      string `json:"note,omitempty"`
 	Goal      string `json:"goal,omitempty"`
 	Met       *bool  `json:"met,omitempty"`
 }
@@ -228,7 +239,7 @@ func work(chosen []card, o options) []row {
 		for i, f := range of[0] {
 			r := row{
 				Card: chosen[c].id, Title: chosen[c].title, Variant: f.variant, Measure: f.measure,
-				Published: f.published, Goal: f.goal,
+				Published: f.published, Goal: f.goal, Note: f.note,
 			}
 			mean, least, most := 0.0, math.Inf(1), math.Inf(-1)
 			for _, figures := range of {
@@ -281,8 +292,26 @@ func table(w io.Writer, rows []row, o options) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	if err := notes(w, rows); err != nil {
+		return err
+	}
 	_, err := fmt.Fprintf(w, "%d of %d goals met\n", reached, goals)
 	return err
+}
+
+// notes prints each note once, under the first figure that has it.
+func notes(w io.Writer, rows []row) error {
+	seen := map[string]bool{}
+	for _, r := range rows {
+		if r.Note == "" || seen[r.Note] {
+			continue
+		}
+		seen[r.Note] = true
+		if _, err := fmt.Fprintf(w, "%s, %s: %s\n", r.Card, r.Variant, r.Note); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func dash(s string) string {
