@@ -87,7 +87,7 @@ func (h Histogram) Quantile(q float64) time.Duration {
 	seen := uint64(0)
 	for b, n := range h.buckets {
 		if seen += n; seen >= rank {
-			return time.Duration(max(h.min, min(upper(b), h.max)))
+			return time.Duration(min(upper(b), h.max))
 		}
 	}
 	return h.Max()
@@ -105,5 +105,6 @@ func rankOf(q float64, n uint64) uint64 {
 	}
 	product := float64(q * float64(n))
 	least := product - float64(product*0x1p-51)
-	return min(max(1, uint64(-math.Floor(-least))), n)
+	// Above 0, and below n: q is less than 1 by as much as a rounding at least.
+	return uint64(-math.Floor(-least))
 }

@@ -32,7 +32,11 @@ func TestRank(t *testing.T) {
 	require.Equal(t, uint64(10), sim.RankOf(7, 10))
 	require.Equal(t, uint64(1), sim.RankOf(1e-300, 10))
 	// A real excess counts.
-	require.Equal(t, uint64(8), sim.RankOf(.070001, 100))
+	require.Equal(t, uint64(8), sim.RankOf(.07+1e-14, 100))
+	for _, n := range []uint64{1, 3, 1<<53 - 1, 1<<53 + 1, 1<<53 + 3, 1<<62 + 1, math.MaxUint64} {
+		require.LessOrEqual(t, sim.RankOf(math.Nextafter(1, 0), n), n)
+		require.Equal(t, uint64(1), sim.RankOf(math.SmallestNonzeroFloat64, n))
+	}
 }
 
 // One to a hundred: the quantile is the number itself.
@@ -132,7 +136,7 @@ func TestSpread(t *testing.T) {
 	require.Equal(t, sim.Spread{Count: 3, First: 1, Last: 6, Sum: 9}, sim.Noted(2, 6, 1))
 	require.Equal(t, time.Duration(3), sim.Noted(2, 6, 1).Mean())
 	require.Equal(t, sim.Spread{Count: 1, First: 0, Last: 0}, sim.Noted(0))
-	require.Equal(t, time.Duration(0), sim.Noted(5, 0).First, "zero is a duration like any other")
+	require.Equal(t, time.Duration(0), sim.Noted(5, 0, 5).First, "zero is a duration like any other")
 	require.Equal(t, time.Duration(math.MaxInt64), sim.Noted(math.MaxInt64, math.MaxInt64).Sum)
 }
 
