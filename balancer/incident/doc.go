@@ -20,33 +20,39 @@
 //
 // # The file
 //
-// A file is UTF-8 text with one JSON object a line. Lines that are empty or begin
-// with # are skipped. The first line is the header; then come input lines, with
-// "in", which a replay feeds, and event lines, with "ev", which it must
-// reproduce; the last line is {"end":true}, so that a file that was cut off is
-// noticed. A file without event lines is a scenario. The keys of a line stand in
-// a fixed order, none twice and none that is not listed here, so that equal
-// timelines are equal bytes and diff compares two of them. In what follows a key
-// with ? may be left out, which means 0, "" or false.
+// A file is UTF-8 text with one JSON object a line. Lines that are blank or whose
+// first character is # are skipped. The first line is the header; then come input
+// lines, with "in", which a replay feeds, and event lines, with "ev", which it
+// must reproduce; the last line is {"end":true}, so that a file that was cut off is
+// noticed. A file without event lines is a scenario.
+//
+// Reading is exact about what stands in a file and lax about how it is spelt. The
+// keys of a line have a fixed order, none stands twice and none that is not listed
+// here. A key with ? may be left out, which means 0, "", false or, of a deadline,
+// "never"; it may also be given with that value. Blanks, escapes in strings and
+// trailing zeros of decimals are as one likes. Writing has one way: no blanks, no
+// default value, no needless escape, so that equal timelines are equal bytes and
+// diff compares two of them.
 //
 //	{"incident":1,"lib":"evenkeel/0","seed":7,"start":"2026-01-02T15:04:05Z",
 //	 "note"?:"...","keys"?:"hashed","config"?:{...},"members":[...],"state"?:"base64"}
 //
 // incident is the version of the format. start is the instant from which times
 // count. config has the fields of balancer.Config that are not zero, with the
-// names and the order that they have in Go; durations are strings of seconds, and
-// a policy is {"name":"hash",...} with its settings, or "custom":true if it is not
-// built in. A member is {"b":"name","weight"?:1,"tier"?:0,"limit"?:0}, where the
-// weight left out is 1. state is what Pool.Save returned at the start; without it
-// the Pool is new.
+// names and the order that they have in Go: durations are strings of seconds,
+// rates are decimal numbers, in as many digits as it takes to give the same bits
+// again, and a policy is {"name":"hash",...} with its settings, or "custom":true
+// if it is not built in. A member is {"b":"name","weight"?:1,"tier"?:0,"limit"?:0},
+// where the weight left out is 1. state is what Pool.Save returned at the start;
+// without it the Pool is new.
 //
-// Every other line begins with "t", the time since the start. Times and spans are
-// strings of decimal seconds with up to nine decimals, exact to the nanosecond,
-// such as "12.00012" or "never"; no number is ever rounded. Times do not
-// decrease. Upstreams are named, as b. r is the number of a request, by which its
-// random draws are keyed: a request that is deleted changes no other one's draws.
-// Requests in flight at one time must not share a number. try is 0 for a request's
-// first attempt.
+// The lines between the header and the end begin with "t", the time since the
+// start. Times and spans are strings of decimal seconds with up to nine decimals,
+// exact to the nanosecond, such as "12.00012" or "never"; none is ever rounded.
+// Times do not decrease. Upstreams are named, as b. r is the number of a request,
+// by which its random draws are keyed: a request that is deleted changes no other
+// one's draws. Requests that have an attempt out at one time must not share a
+// number. try is 0 for a request's first attempt.
 //
 //	in        then
 //	update    members                             Pool.Update
@@ -70,12 +76,18 @@
 //	half_open closed flapping steady trial_lost
 //	          n b until? why? count?              see balancer.Event; n is its number
 //
-// out is ignored, success, failure or transport_failure; retry is allowed or
-// forbidden. An affinity key stands as its text, key, or as its hash in 16
+// out is ignored, success, failure or transport_failure; retry is default, allowed
+// or forbidden. An affinity key stands as its text, key, or as its hash in 16
 // hexadecimal digits; a recording has the hash, since the Pool never sees the
 // text. progress says of a request that began before the file how far it had
 // come, on the first line about it: phase, which is sent, failed or waiting, then
 // settled? retries? same? wait_until? tried? latest? key? hash? deadline?
+//
+// n is what finds an event of the file in the log of a service, and shows one that
+// is lost. It also differs in all lines after one event more: a comparison of two
+// timelines looks past it.
+//
+//	diff <(sed 's/"n":[0-9]*,//' a.jsonl) <(sed 's/"n":[0-9]*,//' b.jsonl)
 //
 // A request that fails over, by its inputs and its events:
 //

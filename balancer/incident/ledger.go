@@ -3,7 +3,6 @@ package incident
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/evenkeel-go/evenkeel/balancer"
 	"github.com/evenkeel-go/evenkeel/breaker"
@@ -12,12 +11,11 @@ import (
 // lane is what the lines of a file say of one upstream.
 type lane struct {
 	name     string
+	gen      int // how often it has joined: calls to a former self are nobody's
 	member   bool
 	healthy  bool
 	ejected  bool
-	until    time.Duration // of the ejection
 	breaker  breaker.State
-	reopens  time.Duration // when the breaker is half-open
 	inflight int
 	served   uint64 // attempts that ended, but for those that were ignored
 	failed   uint64
@@ -26,22 +24,24 @@ type lane struct {
 // sent is an attempt that is out.
 type sent struct {
 	lane     *lane
+	gen      int
 	fallback bool
 }
 
 // ledger follows the lines of a file and knows from them alone what the state
 // is: a second opinion to that of the Pool that replays them.
 type ledger struct {
-	lanes []*lane // in the order of their first appearance
-	byID  map[string]*lane
-	out   map[uint64]sent // by request, which has one attempt out at a time
+	lanes     []*lane // in the order of their first appearance
+	byID      map[string]*lane
+	out       map[uint64]sent // by request, which has one attempt out at a time
+	unhealthy bool            // those that join are
 }
 
 func newLedger(h *Header) *ledger {
-	g := &ledger{byID: map[string]*lane{}, out: map[uint64]sent{}}
+	g := &ledger{byID: map[string]*lane{}, out: map[uint64]sent{}, unhealthy: h.Settings.StartUnhealthy}
 	for _, m := range h.Members {
 		n := g.lane(m.Name)
-		n.member, n.healthy = true, !h.Settings.StartUnhealthy
+		n.member, n.healthy = true, !g.unhealthy
 	}
 	return g
 }
@@ -52,17 +52,28 @@ func (g *ledger) begin(s balancer.Snapshot, leases []balancer.Lease[balancer.Mem
 		n := g.lane(u.ID)
 		n.member, n.healthy, n.ejected, n.breaker = true, u.Healthy, u.Ejected, u.Breaker
 		n.served, n.failed = u.Served, u.Failures
-		if !u.Returns.IsZero() {
-			n.until, n.reopens = u.Returns.Sub(s.At), u.Returns.Sub(s.At)
-		}
 	}
 	for _, l := range leases {
+		// Of a host that has left there is no upstream.
 		if id := l.Upstream().ID(); id != "" {
 			n := g.lane(id)
 			n.inflight++
-			g.out[l.Request()] = sent{n, l.Fallback()}
+			g.out[l.Request()] = sent{n, n.gen, l.Fallback()}
 		}
 	}
+}
+
+// clone returns a ledger that goes on by itself.
+func (g *ledger) clone() *ledger {
+	c := &ledger{byID: map[string]*lane{}, out: map[uint64]sent{}, unhealthy: g.unhealthy}
+	for _, n := range g.lanes {
+		*c.lane(n.name) = *n
+	}
+	for r, s := range g.out {
+		s.lane = c.byID[s.lane.name]
+		c.out[r] = s
+	}
+	return c
 }
 
 func (g *ledger) lane(name string) *lane {
@@ -89,14 +100,14 @@ func (g *ledger) follow(l *Line) attempt {
 	case EvPick, EvRetry:
 		n := g.lane(l.Upstream)
 		n.inflight++
-		g.out[l.Request] = sent{n, l.Fallback}
+		g.out[l.Request] = sent{n, n.gen, l.Fallback}
 		return attempt{lane: n, begins: true, fallback: l.Fallback}
 	case InDone, InSettle, InStop:
 		s, ok := g.out[l.Request]
-		if !ok {
+		delete(g.out, l.Request)
+		if !ok || s.gen != s.lane.gen {
 			return attempt{}
 		}
-		delete(g.out, l.Request)
 		s.lane.inflight--
 		if l.Outcome != balancer.Ignored {
 			s.lane.served++
@@ -115,23 +126,18 @@ func (g *ledger) state(l *Line) {
 	n := g.lane(l.Upstream)
 	switch l.Event {
 	case balancer.UpstreamJoined:
-		// One that comes back is new; calls to its former self are nobody's.
-		*n = lane{name: n.name, member: true, healthy: true}
-		for r, s := range g.out {
-			if s.lane == n {
-				delete(g.out, r)
-			}
-		}
+		// One that comes back is new.
+		*n = lane{name: n.name, gen: n.gen + 1, member: true, healthy: !g.unhealthy}
 	case balancer.UpstreamLeft:
 		n.member = false
 	case balancer.UpstreamHealthy, balancer.UpstreamUnhealthy:
 		n.healthy = l.Event == balancer.UpstreamHealthy
 	case balancer.UpstreamEjected:
-		n.ejected, n.until = true, l.Until
+		n.ejected = true
 	case balancer.UpstreamReturned:
 		n.ejected = false
 	case balancer.BreakerOpened:
-		n.breaker, n.reopens = breaker.Open, l.Until
+		n.breaker = breaker.Open
 	case balancer.BreakerHalfOpen:
 		n.breaker = breaker.HalfOpen
 	case balancer.BreakerClosed:
@@ -144,29 +150,21 @@ func (g *ledger) String() string {
 	var b strings.Builder
 	for _, n := range g.lanes {
 		if n.member {
-			b.WriteString(describe(n.name, n.healthy, n.ejected, n.breaker, n.inflight, n.served, n.failed))
+			fmt.Fprintln(&b, n)
 		}
 	}
 	return b.String()
 }
 
-// describe is one upstream as both sides of a Divergence show it.
-func describe(id string, healthy, ejected bool, state breaker.State, inflight int, served, failed uint64) string {
+// String is an upstream as a Divergence shows it.
+func (n *lane) String() string {
 	health, in := "healthy", "in"
-	if !healthy {
+	if !n.healthy {
 		health = "unhealthy"
 	}
-	if ejected {
+	if n.ejected {
 		in = "ejected"
 	}
-	return fmt.Sprintf("%s: %s, %s, breaker %v, %d in flight, %d served, %d failed\n", id, health, in, state, inflight, served, failed)
-}
-
-// snapshotText is the state of a Pool in the same form.
-func snapshotText(s balancer.Snapshot) string {
-	var b strings.Builder
-	for _, u := range s.Upstreams {
-		b.WriteString(describe(u.ID, u.Healthy, u.Ejected, u.Breaker, u.Inflight, u.Served, u.Failures))
-	}
-	return b.String()
+	return fmt.Sprintf("%s: %s, %s, breaker %v, %d in flight, %d served, %d failed",
+		n.name, health, in, n.breaker, n.inflight, n.served, n.failed)
 }

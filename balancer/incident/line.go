@@ -223,7 +223,7 @@ func (l *Line) word() string {
 	if l.Kind == EvState {
 		return l.Event.String()
 	}
-	return kinds[l.Kind].word
+	return l.Kind.String()
 }
 
 // words finds the kind of a word.

@@ -2,10 +2,13 @@ package incident
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
-	"github.com/evenkeel-go/evenkeel/balancer/internal/jsonline"
 	"io"
 	"time"
+
+	"github.com/evenkeel-go/evenkeel/balancer"
+	"github.com/evenkeel-go/evenkeel/balancer/internal/jsonline"
 )
 
 // Reader reads a file line by line, in memory that does not grow with the file,
@@ -15,10 +18,11 @@ type Reader struct {
 	head Header
 	next func(*Line) error
 
-	in   *jsonline.Lines // nil of what is no text
-	line int
-	last time.Duration
-	err  error
+	in     *jsonline.Lines // nil of what is no text
+	line   int
+	headAt int // the line of the header
+	last   time.Duration
+	err    error
 }
 
 // NewReader reads the header of a file. Errors about the text are
@@ -37,14 +41,16 @@ func NewReader(in io.Reader) (*Reader, error) {
 	if c.header(&r.head); c.Msg != "" {
 		return nil, &SyntaxError{r.line, c.Msg}
 	}
+	r.headAt = r.line
 	return r, nil
 }
 
 // Header is the first line.
 func (r *Reader) Header() Header { return r.head }
 
-// Line is the number of the line that Next has returned, from 1; of a recording,
-// the number that it has in the file that would be written.
+// Line is the number of the line that Next has returned, from 1, and after the
+// last one that of {"end":true}; of a recording, the number that it has in the
+// file that would be written.
 func (r *Reader) Line() int { return r.line }
 
 // Next returns the next line, and io.EOF after the last one.
@@ -65,7 +71,9 @@ func (r *Reader) read(l *Line) error {
 // text returns the next line that is neither empty nor a comment.
 func (r *Reader) text() ([]byte, error) {
 	b, err := r.in.Next()
-	r.line = r.in.N
+	if r.line = r.in.N; errors.Is(err, jsonline.ErrLong) {
+		err = &SyntaxError{r.line, err.Error()}
+	}
 	return b, err
 }
 
@@ -77,8 +85,10 @@ func (r *Reader) parse(l *Line) error {
 	if err != nil {
 		return err
 	}
-	if string(b) == lastLine {
+	if r.in.Ends(b) {
+		end := r.line
 		if _, err = r.text(); err == io.EOF {
+			r.line = end
 			return io.EOF
 		} else if err != nil {
 			return err
@@ -95,6 +105,15 @@ func (r *Reader) parse(l *Line) error {
 	}
 	r.last = l.At
 	return nil
+}
+
+// player begins a replay of the file.
+func (r *Reader) player(cfg balancer.Config) (*player, error) {
+	p, err := newPlayer(&r.head, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("incident: line %d: %w", r.headAt, err)
+	}
+	return p, nil
 }
 
 // File is a whole file in memory, for files that are made or changed by a
@@ -141,17 +160,16 @@ func (f *File) Inputs() *File {
 
 // Reader reads the file from its beginning. The file must not change meanwhile.
 func (f *File) Reader() *Reader {
-	r := &Reader{head: f.Header, line: 1}
+	r := &Reader{head: f.Header, line: 1, headAt: 1}
 	i := 0
 	r.next = func(l *Line) error {
-		if i == len(f.Lines) {
+		if r.line++; i == len(f.Lines) {
 			return io.EOF
 		}
 		if *l = f.Lines[i]; l.Kind == 0 || l.Kind > EvState {
 			return fmt.Errorf("incident: a line of kind %d", l.Kind)
 		}
 		i++
-		r.line++
 		return nil
 	}
 	return r

@@ -29,7 +29,7 @@ type Options struct {
 // Config of the recorded Pool, as Pool.Config returns it. Times count from the
 // recording's start.
 func FromRecording(rec balancer.Recording, cfg balancer.Config, opt Options) *Reader {
-	r := &Reader{line: 1}
+	r := &Reader{line: 1, headAt: 1}
 	r.head = Header{
 		Library: Library, Seed: cfg.Seed, Start: rec.Epoch.Add(time.Duration(rec.At)).UTC().Round(0), Note: opt.Note,
 		HashedKeys: len(opt.KeySecret) > 0, Settings: data(cfg), Members: rec.Members, State: rec.Start,
@@ -44,6 +44,7 @@ func FromRecording(rec balancer.Recording, cfg balancer.Config, opt Options) *Re
 	r.next = func(l *Line) error {
 		for at == len(queue) {
 			if i == len(rec.Records) {
+				r.line++
 				return io.EOF
 			}
 			shifted := rec.Records[i].Shift(-rec.At)

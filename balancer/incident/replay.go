@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/balancer"
+	"github.com/evenkeel-go/evenkeel/balancer/internal/jsonline"
 	"github.com/evenkeel-go/evenkeel/clock"
 )
 
-// ErrInput is what an error matches about an input that has nothing to act on,
-// such as the outcome of an attempt that is not out.
-var ErrInput = errors.New("incident: an input without its object")
+// ErrInput is what an error matches about an input that cannot be fed: it has
+// nothing to act on, such as the outcome of an attempt that is not out, or begins
+// a request under a number that is in use.
+var ErrInput = errors.New("incident: not an input for this state")
 
 // player feeds lines to a Pool on a clock that is moved by hand.
 type player struct {
@@ -23,6 +25,7 @@ type player struct {
 	members   []balancer.Member
 	onFailure bool
 	leases    map[leaseID]balancer.Lease[balancer.Member]
+	before    map[uint64]int // the attempts that were out at the start, by request
 	tries     map[uint64]*balancer.Try[balancer.Member]
 	idle      []*balancer.Try[balancer.Member]
 	records   []balancer.Record
@@ -47,14 +50,18 @@ func newPlayer(h *Header, cfg balancer.Config) (*player, error) {
 		clk: clock.NewManual(epoch), tape: balancer.NewTape(tapeSize), members: h.Members,
 		onFailure: cfg.Retry.OnFailure,
 		leases:    map[leaseID]balancer.Lease[balancer.Member]{},
+		before:    map[uint64]int{},
 		tries:     map[uint64]*balancer.Try[balancer.Member]{},
 		trans:     newTranslator(h.Members, cfg.Retry.OnFailure),
 	}
-	switch _, hash := cfg.Policy.(balancer.Hash); {
+	_, missing := jsonline.Resolve(cfg.Policy)
+	switch {
 	case cfg.Seed != 0 && cfg.Seed != h.Seed:
-		return nil, fmt.Errorf("incident: the Config has seed %d, the file %d", cfg.Seed, h.Seed)
-	case h.HashedKeys && hash:
-		return nil, errors.New("incident: the keys were hashed under a secret, and the policy looks at keys")
+		return nil, fmt.Errorf("the Config has seed %d, the file %d", cfg.Seed, h.Seed)
+	case missing != nil:
+		return nil, fmt.Errorf("%w and was not given: see Header.Config", missing)
+	case h.HashedKeys && jsonline.Keyed(cfg.Policy):
+		return nil, errors.New("the keys were hashed under a secret, and the policy looks at keys")
 	}
 	cfg.Clock, cfg.OnEvent, cfg.Seed = p.clk, nil, h.Seed
 	var err error
@@ -64,10 +71,11 @@ func newPlayer(h *Header, cfg balancer.Config) (*player, error) {
 		p.pool, err = balancer.NewPool(cfg, h.Members...)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("incident: the Pool at the start: %w", err)
+		return nil, fmt.Errorf("the Pool at the start: %w", err)
 	}
 	for _, l := range p.pool.Leases() {
 		p.leases[leaseID{l.Request(), l.Attempt()}] = l
+		p.before[l.Request()] = l.Attempt()
 	}
 	p.pool.Attach(p.tape)
 	return p, nil
@@ -85,23 +93,49 @@ func (p *player) snapshot(h *Header) balancer.Snapshot {
 	return s
 }
 
-// feed gives one input to the Pool and appends what its tape says of it.
+// feed gives one input to the Pool and appends what its tape says of it: also of
+// one that cannot be fed, since what was due before it has happened all the same.
 func (p *player) feed(l *Line, out []Line) ([]Line, error) {
 	p.clk.Set(epoch.Add(l.At))
-	if err := p.input(l); err != nil {
-		return out, err
-	}
+	err := p.input(l)
 	p.records = p.tape.Drain(p.records[:0])
-	if len(p.records) == 0 {
-		return out, fmt.Errorf("%w: request %d has no attempt %d out", ErrInput, l.Request, l.Try)
-	}
+	fed := false
 	for i := range p.records {
+		fed = fed || p.records[i].Kind != balancer.RecordEvent
 		out = p.trans.lines(&p.records[i], out)
 	}
-	return out, p.trans.err
+	switch {
+	case err != nil:
+		return out, err
+	case p.trans.err != nil:
+		return out, p.trans.err
+	case !fed && l.Kind == InNext:
+		return out, fmt.Errorf("%w: request %d has an attempt out, which is to end first", ErrInput, l.Request)
+	case !fed:
+		try := l.Try
+		if t := p.tries[l.Request]; t != nil {
+			try = max(try, t.Retries())
+		}
+		return out, fmt.Errorf("%w: request %d has no attempt %d out", ErrInput, l.Request, try)
+	}
+	return out, nil
+}
+
+// busy tells whether a request of that number has an attempt out. Two of them at
+// a time could not be told apart.
+func (p *player) busy(request uint64) bool {
+	try := p.before[request]
+	if t := p.tries[request]; t != nil {
+		try = t.Retries()
+	}
+	_, out := p.leases[leaseID{request, try}]
+	return out
 }
 
 func (p *player) input(l *Line) error {
+	if (l.Kind == InAcquire || l.Kind == InRequest) && p.busy(l.Request) {
+		return fmt.Errorf("%w: request %d has an attempt out, and its number is in use", ErrInput, l.Request)
+	}
 	switch l.Kind {
 	case InUpdate:
 		p.members = l.Members
@@ -259,7 +293,7 @@ func at(r *Reader, l *Line, err error) error {
 // the configuration, such as Header.Config gives; its clock and its hook are not
 // used. Memory does not grow with the file.
 func Replay(out io.Writer, r *Reader, cfg balancer.Config) error {
-	p, err := newPlayer(&r.head, cfg)
+	p, err := r.player(cfg)
 	if err != nil {
 		return err
 	}

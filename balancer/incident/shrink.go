@@ -109,10 +109,11 @@ func (s *shrinker) replay(units []int, members []balancer.Member) (*File, error)
 	out := &File{Header: s.f.Header}
 	out.Header.Settings, out.Header.Library = data(s.cfg), Library
 	out.Header.Members = slices.Clone(members)
-	p, err := newPlayer(&out.Header, s.cfg)
+	p, err := out.Reader().player(s.cfg)
 	if err != nil {
 		return nil, err
 	}
+	fed := 0
 	for i := range s.f.Lines {
 		if s.unit[i] < 0 {
 			continue
@@ -133,16 +134,19 @@ func (s *shrinker) replay(units []int, members []balancer.Member) (*File, error)
 		if p.trans.err != nil {
 			return nil, p.trans.err
 		}
+		out.Lines = lines
 		if err != nil {
-			continue // it has lost its object, and done nothing
+			continue // it has lost its object, and moved time at most
 		}
 		for i := n; i < len(lines); i++ {
 			if lines[i].Kind.In() {
 				lines[i] = l
 			}
 		}
-		out.Lines = lines
+		fed = len(lines)
 	}
+	// What time has brought stands before the input that found it.
+	out.Lines = out.Lines[:fed]
 	return out, nil
 }
 

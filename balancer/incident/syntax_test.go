@@ -2,6 +2,7 @@ package incident_test
 
 import (
 	"bytes"
+	"io"
 	"math"
 	"os"
 	"reflect"
@@ -106,6 +107,16 @@ func TestSyntaxErrors(t *testing.T) {
 		{"progress", string(scenario(`{"t":"1","in":"next","r":1,"retries":1}`)), 2, `"retries" without "phase"`},
 		{"wait", string(scenario(`{"t":"1","in":"next","r":1,"phase":"waiting"}`)), 2, `want "wait_until" with phase "waiting"`},
 		{"UTF-8", string(scenario("{\"t\":\"1\",\"in\":\"health\",\"b\":\"\xff\",\"up\":true}")), 2, "not valid UTF-8"},
+		{"hash in capitals", string(scenario(`{"t":"1","in":"acquire","r":1,"hash":"0123456789abcdeF"}`)), 2, "16 hexadecimal digits in lower case"},
+		{"hash beyond f", string(scenario(`{"t":"1","in":"acquire","r":1,"hash":"0123456789abcdeg"}`)), 2, "16 hexadecimal digits in lower case"},
+		{"t never", string(scenario(`{"t":"never","in":"time"}`)), 2, "t is before the start or never"},
+		{"end of a stop", string(scenario(`{"t":"1","ev":"end","r":1,"why":"stopped"}`)), 2, `why is "stopped", want one of`},
+		{"member key twice", string(scenario(`{"t":"1","in":"update","members":[{"b":"a","weight":2,"weight":2}]}`)), 2, `"weight" is out of order or given twice`},
+		{"excerpt", string(scenario(`xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx`)), 2, `want '{' at column 1, got "xxxxxxxxxxxxxxxxxxxxxxxx"`},
+		{"wait with another phase", string(scenario(`{"t":"1","in":"next","r":1,"phase":"failed","wait_until":"1"}`)), 2, `want "wait_until" with phase "waiting"`},
+		{"keys", strings.Replace(good, `"config"`, `"keys":"plain","config"`, 1), 1, `keys is "plain", want "hashed"`},
+		{"lax base64", strings.Replace(good, `"b"}]}`, `"b"}],"state":"AR=="}`, 1), 1, "state is not base64"},
+		{"end is false", strings.Replace(good, `{"end":true}`, `{"end":false}`, 1), 3, `want "t" first, got "end"`},
 		{"escape", string(scenario(`{"t":"1","in":"health","b":"\ud800","up":true}`)), 2, "bad escape"},
 		{"rest of line", string(scenario(`{"t":"1","in":"time"} x`)), 2, "want the end of the line"},
 		{"two on a line", string(scenario(`{"t":"1","in":"time"}{"t":"1","in":"time"}`)), 2, "want the end of the line"},
@@ -224,21 +235,163 @@ type first struct{ v *balancer.View }
 
 func (f first) Pick(balancer.Call) int { return f.v.NextUsable(0) }
 
+// What Write accepts is read as it was, and what would not be it refuses.
 func TestWriterRefuses(t *testing.T) {
-	ok := incident.Header{Seed: 1}
 	_, err := incident.NewWriter(&bytes.Buffer{}, incident.Header{})
 	require.ErrorContains(t, err, "without a seed")
-	for name, lines := range map[string][]incident.Line{
-		"kind 0":            {{}},
-		"change of state":   {{Kind: incident.EvState}},
-		"time goes back":    {{Kind: incident.InTime, At: 2}, {Kind: incident.InTime, At: 1}},
-		"not valid UTF-8":   {{Kind: incident.InHealth, Upstream: "\xff"}},
-		`"\xfe" is not`:     {{Kind: incident.InUpdate, Members: []balancer.Member{{Name: "\xfe"}}}},
-		`key "\xfd" is not`: {{Kind: incident.InAcquire, Request: 1, Key: "\xfd", HasKey: true}},
-		"back from 0 to -1": {{Kind: incident.InTime, At: -1e9}},
-		"from 0 to never":   {{Kind: incident.InTime, At: incident.Never}},
-	} {
-		_, err := (&incident.File{Header: ok, Lines: lines}).Bytes()
-		require.ErrorContains(t, err, name)
+	next := func(p incident.Progress) incident.Line {
+		return incident.Line{Kind: incident.InNext, Request: 1, From: &p}
 	}
+	member := func(m balancer.Member) incident.Line {
+		return incident.Line{Kind: incident.InUpdate, Members: []balancer.Member{m}}
+	}
+	for name, lines := range map[string][]incident.Line{
+		"a line of kind 0":           {{}},
+		"a line of kind 200":         {{Kind: 200}},
+		"change of state of kind 0":  {{Kind: incident.EvState}},
+		"change of state of kind 99": {{Kind: incident.EvState, Event: 99}},
+		"time goes back from":        {{Kind: incident.InTime, At: 2}, {Kind: incident.InTime, At: 1}},
+		"back from 0 to -1":          {{Kind: incident.InTime, At: -1e9}},
+		"from 0 to never":            {{Kind: incident.InTime, At: incident.Never}},
+		`"health" with b "\xff"`:     {{Kind: incident.InHealth, Upstream: "\xff"}},
+		`a member "\xfe"`:            {member(balancer.Member{Name: "\xfe"})},
+		`key "\xfd"`:                 {{Kind: incident.InAcquire, Request: 1, Key: "\xfd", HasKey: true}},
+		`latest "\xfc"`:              {next(incident.Progress{Phase: "sent", Latest: "\xfc"})},
+		`tried "\xfb"`:               {next(incident.Progress{Phase: "sent", Tried: []string{"a", "\xfb"}})},
+		`"acquire" with r 0`:         {{Kind: incident.InAcquire}},
+		"try 0 of a retry":           {{Kind: incident.EvRetry, Request: 1, Upstream: "a"}},
+		"both a key and its hash":    {{Kind: incident.InAcquire, Request: 1, HasKey: true, HasHash: true}},
+		"without a From":             {{Kind: incident.InNext, Request: 1, HasKey: true}},
+		`phase ""`:                   {next(incident.Progress{})},
+		`phase "lost"`:               {next(incident.Progress{Phase: "lost"})},
+		`phase "failed", settled`:    {next(incident.Progress{Phase: "failed", Settled: true})},
+		"which has no end":           {next(incident.Progress{Phase: "failed", Until: 1})},
+		"retries -1":                 {next(incident.Progress{Phase: "failed", Retries: -1})},
+		"same -1":                    {next(incident.Progress{Phase: "failed", Same: -1})},
+		"try -1":                     {{Kind: incident.InSettle, Request: 1, Try: -1}},
+		"Share:-1":                   {member(balancer.Member{Name: "a", Share: -1})},
+		"Share:1048577":              {member(balancer.Member{Name: "a", Share: balancer.MaxWeight + 1})},
+		"Limit:-1":                   {member(balancer.Member{Name: "a", Limit: -1})},
+		"Tier:-2147483648":           {member(balancer.Member{Name: "a", Tier: math.MinInt32})},
+		"end 0":                      {{Kind: incident.EvEnd, Request: 1}},
+		"end 200":                    {{Kind: incident.EvEnd, Request: 1, End: 200}},
+		"count -2147483648":          {{Kind: incident.EvState, Event: balancer.UpstreamLeft, Count: math.MinInt32}},
+	} {
+		_, err := (&incident.File{Header: incident.Header{Seed: 1}, Lines: lines}).Bytes()
+		require.ErrorContains(t, err, name)
+		for _, l := range lines {
+			require.Contains(t, l.String(), `{"t":`, "to look at, all the same")
+		}
+	}
+	_, err = (&incident.File{Header: incident.Header{Seed: 1, Members: []balancer.Member{{Name: "a", Share: -1}}}}).Bytes()
+	require.ErrorContains(t, err, "Share:-1")
+	for _, h := range []incident.Header{
+		{Seed: 1, Start: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)},
+		{Seed: 1, Start: time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC)},
+		{Seed: 1, Settings: balancer.Config{Breaker: breaker.Config{FailureRate: math.NaN()}}},
+		{Seed: 1, Settings: balancer.Config{Breaker: breaker.Config{FailureRate: math.Inf(1)}}},
+	} {
+		_, err := incident.NewWriter(&bytes.Buffer{}, h)
+		require.ErrorContains(t, err, "a header that cannot be read again: ")
+	}
+	// No deadline is what a deadline that does not come is.
+	l := incident.Line{Kind: incident.InRequest, Request: 1, HasDeadline: true, Deadline: incident.Never}
+	require.Equal(t, `{"t":"0","in":"request","r":1}`, l.String())
+}
+
+// breaking fails once, with its n-th call, and counts the bytes before.
+type breaking struct{ n, bytes int }
+
+func (b *breaking) Write(p []byte) (int, error) {
+	if b.n--; b.n == 0 {
+		return 0, errDown
+	}
+	b.bytes += len(p)
+	return len(p), nil
+}
+
+func TestWriter(t *testing.T) {
+	line := incident.Line{Kind: incident.InTime}
+	t.Run("in pieces", func(t *testing.T) {
+		out := &breaking{}
+		w, err := incident.NewWriter(out, incident.Header{Seed: 1})
+		require.NoError(t, err)
+		for range 40_000 / len(line.String()) {
+			require.NoError(t, w.Write(line))
+		}
+		require.Greater(t, out.bytes, 32_000, "memory does not grow with the file")
+	})
+	t.Run("an error sticks", func(t *testing.T) {
+		out := &breaking{n: 1}
+		w, err := incident.NewWriter(out, incident.Header{Seed: 1})
+		require.NoError(t, err)
+		for err == nil {
+			err = w.Write(line)
+		}
+		require.ErrorIs(t, err, errDown)
+		require.ErrorIs(t, w.Write(line), errDown)
+		require.ErrorIs(t, w.Close(), errDown)
+		require.ErrorIs(t, w.Close(), errDown)
+		require.Zero(t, out.bytes, "a file has no hole")
+	})
+	t.Run("it ends once", func(t *testing.T) {
+		var b bytes.Buffer
+		w, err := incident.NewWriter(&b, incident.Header{Seed: 1})
+		require.NoError(t, err)
+		require.NoError(t, w.Close())
+		require.ErrorIs(t, w.Write(line), incident.ErrClosed)
+		require.NoError(t, w.Close())
+		_, err = incident.Read(&b)
+		require.NoError(t, err)
+	})
+}
+
+// What has more than one spelling is read in each of them, and a default may be
+// given; it is written in one way.
+func TestSpellings(t *testing.T) {
+	for given, want := range map[string]string{
+		`{"t":"1.500","in":"acquire","r":1}`:                                                                     `{"t":"1.5","in":"acquire","r":1}`,
+		"\t{ \"t\" : \"1\" , \"in\" : \"time\" } ":                                                               `{"t":"1","in":"time"}`,
+		`{"t":"1","in":"health","b":"\u0061\/","up":true,"why":""}`:                                              `{"t":"1","in":"health","b":"a/","up":true}`,
+		`{"t":"1","in":"request","r":1,"deadline":"never"}`:                                                      `{"t":"1","in":"request","r":1}`,
+		`{"t":"1","in":"done","r":1,"out":"ignored","lat":"0","retry":"default"}`:                                `{"t":"1","in":"done","r":1,"out":"ignored"}`,
+		`{"t":"1","in":"settle","r":1,"try":0,"out":"success"}`:                                                  `{"t":"1","in":"settle","r":1,"out":"success"}`,
+		`{"t":"1","ev":"pick","r":1,"b":"a","fallback":false}`:                                                   `{"t":"1","ev":"pick","r":1,"b":"a"}`,
+		`{"t":"1","ev":"left","n":1,"b":"a","until":"0","why":"","count":0}`:                                     `{"t":"1","ev":"left","n":1,"b":"a"}`,
+		`{"t":"1","in":"next","r":1,"phase":"sent","settled":false,"retries":0,"same":0,"tried":[],"latest":""}`: `{"t":"1","in":"next","r":1,"phase":"sent"}`,
+		`{"t":"1","in":"update","members":[{"b":"a","weight":1,"tier":0,"limit":0}]}`:                            `{"t":"1","in":"update","members":[{"b":"a"}]}`,
+		`{"t":"1","in":"next","r":1,"phase":"waiting","wait_until":"-9223372036.854775808"}`:                     `{"t":"1","in":"next","r":1,"phase":"waiting","wait_until":"-9223372036.854775808"}`,
+		`{"t":"1","in":"next","r":1,"phase":"waiting","wait_until":"0"}`:                                         `{"t":"1","in":"next","r":1,"phase":"waiting","wait_until":"0"}`,
+		`{"t":"1","in":"acquire","r":1,"hash":"0123456789abcdef"}`:                                               `{"t":"1","in":"acquire","r":1,"hash":"0123456789abcdef"}`,
+	} {
+		f, err := incident.Read(bytes.NewReader(scenario(given)))
+		require.NoError(t, err, given)
+		require.Equal(t, want, f.Lines[0].String())
+	}
+	plain := `{"incident":1,"lib":"evenkeel/0","seed":7,"start":"2026-01-02T15:04:05Z","config":{},"members":[{"b":"a"}]}`
+	lax := `{"incident":1,"lib":"evenkeel/0","seed":7,"start":"2026-01-02T15:04:05.000Z","note":"","keys":"","config":{},"members":[{"b":"a"}],"state":""}`
+	f, err := incident.Read(strings.NewReader("  # first\n" + lax + "\n \t# then\n { \"end\": true }\n# at last"))
+	require.NoError(t, err)
+	b, err := f.Bytes()
+	require.NoError(t, err)
+	require.Equal(t, plain+"\n{\"end\":true}\n", string(b))
+}
+
+// A line that goes on for ever is refused before it fills the memory.
+func TestLongLine(t *testing.T) {
+	in := io.MultiReader(strings.NewReader(head+`{"t":"`), endless{})
+	_, err := incident.Read(in)
+	var bad *incident.SyntaxError
+	require.ErrorAs(t, err, &bad)
+	require.Equal(t, 2, bad.Line)
+	require.ErrorContains(t, err, "more than 67108864 bytes")
+}
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = '1'
+	}
+	return len(p), nil
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/evenkeel-go/evenkeel/balancer"
 	"github.com/evenkeel-go/evenkeel/balancer/internal/jsonline"
@@ -77,7 +76,7 @@ type chart struct {
 	requests int
 	attempts int
 	failed   int
-	captions []string
+	captions []caption
 	left     int // captions beyond the limit
 }
 
@@ -85,7 +84,9 @@ type chart struct {
 // to the right, and below them the changes of state in words. A cell shows how
 // many attempts began in it, how many of those that ended failed, or what keeps
 // the upstream out; a legend says what means what. It needs the events: a
-// scenario is replayed first. Memory is O(upstreams + changes of state).
+// scenario is replayed first. No line is longer than the width; what does not
+// print is spelt out. The error is that of r or w, or says that the state in the
+// header is not one. Memory is O(upstreams + changes of state).
 func Timeline(w io.Writer, r *Reader, opt TimelineOptions) error {
 	if opt.Width == 0 {
 		opt.Width = 100
@@ -97,7 +98,9 @@ func Timeline(w io.Writer, r *Reader, opt TimelineOptions) error {
 		opt.Captions = 40
 	}
 	c := &chart{ledger: newLedger(&r.head), byLane: map[*lane]*track{}, width: firstBin}
-	c.begin(&r.head)
+	if err := c.begin(r); err != nil {
+		return err
+	}
 	var l Line
 	for {
 		err := r.read(&l)
@@ -114,22 +117,24 @@ func Timeline(w io.Writer, r *Reader, opt TimelineOptions) error {
 }
 
 // begin finds out how things stood at the start.
-func (c *chart) begin(h *Header) {
-	if len(h.State) > 0 {
-		cfg := h.Settings
-		if _, ok := cfg.Policy.(jsonline.Custom); ok {
-			// Who is picked does not matter here.
+func (c *chart) begin(r *Reader) error {
+	if len(r.head.State) > 0 {
+		// Who is picked does not matter here, so that nothing need be given.
+		own, cfg := *r, r.head.Settings
+		own.head.HashedKeys = false
+		if _, err := jsonline.Resolve(cfg.Policy); err != nil {
 			cfg.Policy = balancer.Random{}
 		}
-		own := *h
-		own.HashedKeys = false
-		if p, err := newPlayer(&own, cfg); err == nil {
-			c.ledger.begin(p.pool.Snapshot(), p.pool.Leases())
+		p, err := own.player(cfg)
+		if err != nil {
+			return err
 		}
+		c.ledger.begin(p.pool.Snapshot(), p.pool.Leases())
 	}
 	for _, n := range c.ledger.lanes {
 		c.track(n)
 	}
+	return nil
 }
 
 func (c *chart) track(n *lane) *track {
@@ -180,11 +185,16 @@ func (c *chart) line(l *Line, limit int) {
 		c.left++
 		return
 	}
-	c.captions = append(c.captions, caption(l))
+	c.captions = append(c.captions, captionOf(l))
 }
 
 // caption is a change of state in words.
-func caption(l *Line) string {
+type caption struct {
+	at   time.Duration
+	text string
+}
+
+func captionOf(l *Line) caption {
 	s := fmt.Sprintf("%s %s", l.Upstream, strings.ReplaceAll(l.Event.String(), "_", " "))
 	if l.Why != "" && l.Why != "none" {
 		s += " (" + strings.ReplaceAll(l.Why, "_", " ")
@@ -196,7 +206,7 @@ func caption(l *Line) string {
 	if l.Until != 0 {
 		s += " until " + seconds(l.Until)
 	}
-	return fmt.Sprintf("%12s  %s", seconds(l.At), s)
+	return caption{l.At, printable(s)}
 }
 
 func seconds(d time.Duration) string { return string(jsonline.AppendSeconds(nil, d)) }
@@ -226,21 +236,24 @@ func (c *chart) bin(t *track, at time.Duration) *bin {
 }
 
 // legend explains the cells.
-const legend = `. : = #  attempts, from few to many    x  half of them failed or more    !  some failed
-E  ejected    e  ejected, and picked for want of any other    O  breaker open    h  half-open
-U  unhealthy    -  in service, and no attempt    blank: not a member
-`
+var legend = [][]string{
+	{". : = #  attempts, from few to many", "x  half of them failed or more", "!  some failed"},
+	{"E  ejected", "e  ejected, and picked for want of any other", "O  breaker open", "h  half-open"},
+	{"U  unhealthy", "-  in service, and no attempt", "blank: not a member"},
+}
 
 func (c *chart) draw(h *Header, width int) []byte {
 	var b bytes.Buffer
 	if h.Note != "" {
-		fmt.Fprintf(&b, "%s\n", h.Note)
+		wrap(&b, []string{printable(h.Note)}, "", width, 0)
 	}
-	fmt.Fprintf(&b, "from %s, seed %d: %s s, %d requests, %d attempts, %d failed\n\n",
+	title := fmt.Sprintf("from %s, seed %d: %s s, %d requests, %d attempts, %d failed",
 		h.Start.UTC().Format(time.RFC3339), h.Seed, seconds(c.last), c.requests, c.attempts, c.failed)
+	wrap(&b, []string{title}, "", width, 0)
+	b.WriteByte('\n')
 	label := 4
 	for _, t := range c.tracks {
-		label = max(label, utf8.RuneCountInString(t.name))
+		label = max(label, columnsOf(printable(t.name)))
 	}
 	label = min(label, width/3)
 	cells := width - label - 2
@@ -255,20 +268,24 @@ func (c *chart) draw(h *Header, width int) []byte {
 		}
 	}
 	for i, t := range c.tracks {
-		name := []rune(t.name)
-		if len(name) > label {
-			// The end tells hosts apart better than the beginning.
-			name = append([]rune("…"), name[len(name)-label+1:]...)
-		}
+		name := tail(printable(t.name), label)
 		row := make([]byte, cells)
 		for j := range row {
 			row[j] = cell(t, rows[i][j], most, edge(j, cells, span), edge(j+1, cells, span))
 		}
-		fmt.Fprintf(&b, "%s%s  %s\n", string(name), strings.Repeat(" ", label-len(name)), bytes.TrimRight(row, " "))
+		fmt.Fprintf(&b, "%s%s  %s\n", name, strings.Repeat(" ", label-columnsOf(name)), bytes.TrimRight(row, " "))
 	}
-	fmt.Fprintf(&b, "\n%s", legend)
+	b.WriteByte('\n')
+	for _, items := range legend {
+		wrap(&b, items, "    ", width, 0)
+	}
 	if len(c.captions) > 0 {
-		fmt.Fprintf(&b, "\n%s\n", strings.Join(c.captions, "\n"))
+		b.WriteByte('\n')
+	}
+	for _, x := range c.captions {
+		at := fmt.Sprintf("%12s  ", seconds(x.at))
+		b.WriteString(at)
+		wrap(&b, []string{x.text}, "", width, len(at))
 	}
 	if c.left > 0 {
 		fmt.Fprintf(&b, "%12s  and %d more\n", "", c.left)

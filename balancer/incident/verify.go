@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/evenkeel-go/evenkeel/balancer"
 )
@@ -20,10 +22,11 @@ type Divergence struct {
 	Want, Got string
 	// Before and After are up to five lines around it, as recorded.
 	Before, After []string
-	// Recorded is the state of the upstreams as the recorded lines tell it, up to
-	// and with Want. Replayed is that of the replaying Pool.
+	// Recorded is the state of the upstreams up to and with Want, and Replayed up
+	// to and with Got, as the lines tell it; in the order of their appearance.
 	Recorded, Replayed string
-	// Snapshot is all that the replaying Pool knows.
+	// Snapshot is all that the replaying Pool knows, after the whole of the input
+	// that it was fed last.
 	Snapshot balancer.Snapshot
 	// Err is why an input could not be fed, else nil.
 	Err error
@@ -86,6 +89,11 @@ type verifier struct {
 	input  *Line  // that was read after these, nil once they have been compared
 }
 
+// ahead is how many events may stand before an input: more than time can bring
+// to that many upstreams without one. A file that has more diverges, and need not
+// be read into memory to see it.
+func ahead(upstreams int) int { return 64 + 16*upstreams }
+
 // Verify replays the inputs of a file in a new Pool and compares the events that
 // come of them with those of the file, one by one. It returns nil if they are
 // the same, and a *Divergence at the first that is not; other errors are about
@@ -93,7 +101,7 @@ type verifier struct {
 // Header.Config gives; its clock and its hook are not used. Memory does not grow
 // with the file: a million requests take seconds.
 func Verify(r *Reader, cfg balancer.Config) error {
-	p, err := newPlayer(&r.head, cfg)
+	p, err := r.player(cfg)
 	if err != nil {
 		return err
 	}
@@ -116,7 +124,7 @@ func Verify(r *Reader, cfg balancer.Config) error {
 	case len(v.want) > 0:
 		return v.diverge(v.at[0], &v.want[0], nil, nil)
 	case v.next < len(v.got):
-		return v.diverge(r.line+1, nil, &v.got[v.next], nil)
+		return v.diverge(r.line, nil, &v.got[v.next], nil)
 	}
 	return nil
 }
@@ -124,34 +132,63 @@ func Verify(r *Reader, cfg balancer.Config) error {
 // line takes the next line of the file.
 func (v *verifier) line(l *Line) error {
 	if !l.Kind.In() {
-		if v.next == len(v.got) {
-			v.want, v.at = append(v.want, *l), append(v.at, v.r.line)
-			return nil
+		if v.next < len(v.got) {
+			return v.compare(v.r.line, l)
 		}
-		return v.compare(v.r.line, l)
+		v.want, v.at = append(v.want, *l), append(v.at, v.r.line)
+		if len(v.want) > ahead(len(v.p.members)) {
+			return v.excess(l)
+		}
+		return nil
 	}
 	if v.next < len(v.got) {
 		return v.diverge(v.r.line, l, &v.got[v.next], nil)
 	}
 	line := v.r.line
-	var err error
-	v.got, err = v.p.feed(l, v.got[:0])
-	if v.next = 0; err != nil {
-		return v.diverge(line, l, nil, err)
+	var cause error
+	v.got, cause = v.p.feed(l, v.got[:0])
+	if v.next, v.input = 0, l; cause != nil {
+		v.due(l.At)
 	}
-	v.input = l
 	for i := range v.want {
 		if err := v.compare(v.at[i], &v.want[i]); err != nil {
 			return err
 		}
 	}
 	v.want, v.at, v.input = v.want[:0], v.at[:0], nil
-	if in := &v.got[v.next]; !in.Kind.In() {
+	var in *Line
+	if v.next < len(v.got) {
+		in = &v.got[v.next]
+	}
+	switch {
+	case in != nil && !in.Kind.In():
 		return v.diverge(line, l, in, nil)
+	case cause != nil:
+		return v.diverge(line, l, nil, cause)
 	}
 	v.next++
 	v.agree(l)
 	return nil
+}
+
+// excess finds the first event that is wrong where there are too many of them
+// before an input.
+func (v *verifier) excess(l *Line) error {
+	v.got, v.next = v.got[:0], 0
+	v.due(l.At)
+	for i := range v.want {
+		if err := v.compare(v.at[i], &v.want[i]); err != nil {
+			return err
+		}
+	}
+	return v.diverge(v.r.line, l, nil, nil)
+}
+
+// due adds what time brings until then, without the input that is missing. After
+// it the replay is no longer that of the file.
+func (v *verifier) due(at time.Duration) {
+	v.got, _ = v.p.feed(&Line{Kind: InTime, At: at}, v.got)
+	v.got = slices.DeleteFunc(v.got, func(l Line) bool { return l.Kind.In() })
 }
 
 // compare holds an event of the file against the next line of the replay.
@@ -182,15 +219,18 @@ func (v *verifier) diverge(line int, want, got *Line, cause error) error {
 	for i := max(0, v.agreed-contextLines); i < v.agreed; i++ {
 		d.Before = append(d.Before, v.recent[i%contextLines].String())
 	}
+	// All lines before these agree, and so do both states.
+	replayed := v.ledger.clone()
 	if want != nil {
 		d.Want = want.String()
 		v.ledger.follow(want)
 	}
 	switch {
-	case cause != nil:
-		d.Got = cause.Error()
 	case got != nil:
 		d.Got = got.String()
+		replayed.follow(got)
+	case cause != nil:
+		d.Got = cause.Error()
 	}
 	// What the file says next: events that were read ahead, then the rest.
 	for i := range v.want {
@@ -208,6 +248,6 @@ func (v *verifier) diverge(line int, want, got *Line, cause error) error {
 		}
 		d.After = append(d.After, l.String())
 	}
-	d.Recorded, d.Replayed = v.ledger.String(), snapshotText(d.Snapshot)
+	d.Recorded, d.Replayed = v.ledger.String(), replayed.String()
 	return d
 }

@@ -3,6 +3,8 @@ package incident_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -71,7 +73,8 @@ func TestDivergence(t *testing.T) {
 		require.Equal(t, "a: healthy, in, breaker open, 0 in flight, 2 served, 2 failed\n", d.Replayed)
 	})
 	t.Run("the last event is missing", func(t *testing.T) {
-		d := divergence(t, change(file, 26, "", ""))
+		d := divergence(t, change(file, 26, "", "")+"# the end\n\n")
+		require.Equal(t, 26, d.Line, "where the file ends")
 		require.Equal(t, "", d.Want)
 		require.Contains(t, d.Got, "closed")
 		require.Empty(t, d.After)
@@ -105,6 +108,40 @@ func TestDivergence(t *testing.T) {
 		d := divergence(t, change(file, 3, `"t":"0.01"`, `"t":"0.010000001"`))
 		require.Equal(t, 3, d.Line)
 	})
+	t.Run("an event before an input is missing", func(t *testing.T) {
+		d := divergence(t, change(file, 11, "", ""))
+		require.Equal(t, 11, d.Line)
+		require.Equal(t, `{"t":"1.03","in":"acquire","r":4}`, d.Want)
+		require.Contains(t, d.Got, "half_open")
+		require.Equal(t, "a: healthy, in, breaker open, 0 in flight, 2 served, 2 failed\n", d.Recorded)
+		require.Equal(t, "a: healthy, in, breaker half_open, 0 in flight, 2 served, 2 failed\n", d.Replayed)
+	})
+	t.Run("both states are of one instant", func(t *testing.T) {
+		d := divergence(t, change(file, 11, `"n":3`, `"n":9`))
+		require.Equal(t, 11, d.Line)
+		require.Equal(t, "a: healthy, in, breaker half_open, 0 in flight, 2 served, 2 failed\n", d.Recorded)
+		require.Equal(t, d.Recorded, d.Replayed)
+		require.Equal(t, 1, d.Snapshot.Upstreams[0].Inflight, "the Pool is further")
+	})
+	t.Run("a wrong event before an input that cannot be fed", func(t *testing.T) {
+		bad := change(file, 12, `"in":"acquire","r":4`, `"in":"settle","r":99,"out":"success"`)
+		d := divergence(t, change(bad, 11, `"n":3`, `"n":9`))
+		require.Equal(t, 11, d.Line)
+		require.NoError(t, d.Err)
+		require.Contains(t, d.Got, `"n":3`)
+		require.Contains(t, d.After[0], `"r":99`)
+		// An event that is right does not hide it.
+		d = divergence(t, bad)
+		require.Equal(t, 12, d.Line)
+		require.ErrorIs(t, d, incident.ErrInput)
+		require.Contains(t, d.Before[4], "half_open")
+		require.Equal(t, d.Recorded, d.Replayed)
+		// Nor does one that is missing.
+		d = divergence(t, change(bad, 11, "", ""))
+		require.Equal(t, 11, d.Line)
+		require.NoError(t, d.Err)
+		require.Contains(t, d.Got, "half_open")
+	})
 	t.Run("an input without its object", func(t *testing.T) {
 		d := divergence(t, change(file, 4, `"r":1`, `"r":2`))
 		require.Equal(t, 4, d.Line)
@@ -127,6 +164,148 @@ func TestDivergence(t *testing.T) {
 		require.Equal(t, 8, d.Line)
 		require.Contains(t, d.Got, `"until":"1.030000001"`)
 	})
+}
+
+// A state at the start is part of both states: who was out, what was counted.
+func TestDivergenceFromTheMiddle(t *testing.T) {
+	rec, p, clk, fail := failing(t, 2, incident.Config{})
+	for range 3 {
+		fail()
+	}
+	held, err := p.Acquire(balancer.Request{})
+	require.NoError(t, err)
+	require.Equal(t, "m1", held.Upstream().Name)
+	clk.Advance(100 * time.Millisecond)
+	rec.Attach(p)
+	l, err := p.Acquire(balancer.Request{})
+	require.NoError(t, err)
+	l.Release(balancer.Success)
+	held.Release(balancer.Failure)
+	var b bytes.Buffer
+	require.NoError(t, rec.Dump().Write(&b))
+	d := divergence(t, strings.Replace(b.String(), `"ev":"pick","r":5,"b":"m1"`, `"ev":"pick","r":5,"b":"m0"`, 1))
+	require.Equal(t, `m0: healthy, ejected, breaker closed, 1 in flight, 2 served, 2 failed
+m1: healthy, in, breaker closed, 1 in flight, 1 served, 1 failed
+`, d.Recorded)
+	require.Equal(t, `m0: healthy, ejected, breaker closed, 0 in flight, 2 served, 2 failed
+m1: healthy, in, breaker closed, 2 in flight, 1 served, 1 failed
+`, d.Replayed)
+	last := strings.LastIndex(b.String(), `{"t":"0.1"`)
+	d = divergence(t, b.String()[:last]+`{"t":"0.1","ev":"none","r":9}`+"\n{\"end\":true}\n")
+	require.Contains(t, d.Recorded, "m1: healthy, in, breaker closed, 1 in flight, 2 served, 1 failed")
+}
+
+// The times of the Snapshot are those of the file.
+func TestDivergenceSnapshot(t *testing.T) {
+	d := divergence(t, change(goldenText(t, "ejection-cap"), 33, `"n":6`, `"n":7`))
+	start := time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
+	require.Equal(t, start.Add(time.Second), d.Snapshot.At.UTC())
+	require.Equal(t, start.Add(2900*time.Millisecond), d.Snapshot.Upstreams[0].Returns.UTC())
+	require.True(t, d.Snapshot.Upstreams[2].Returns.IsZero())
+}
+
+// After an Update both states stand in one order.
+func TestDivergenceOrder(t *testing.T) {
+	file := replayed(t, scenario(`{"t":"1","in":"update","members":[{"b":"b"},{"b":"a"}]}`, `{"t":"2","in":"acquire","r":1}`))
+	d := divergence(t, strings.Replace(string(file), `"ev":"pick","r":1,"b":"a"`, `"ev":"pick","r":1,"b":"b"`, 1))
+	require.Equal(t, "a: healthy, in, breaker closed, 1 in flight, 0 served, 0 failed\nb: healthy, in, breaker closed, 0 in flight, 0 served, 0 failed\n", d.Replayed)
+	require.Equal(t, "a: healthy, in, breaker closed, 0 in flight, 0 served, 0 failed\nb: healthy, in, breaker closed, 1 in flight, 0 served, 0 failed\n", d.Recorded)
+}
+
+// The state of one that leaves with a call in flight and comes back, unhealthy,
+// and of calls that no connection was made for.
+func TestDivergenceStates(t *testing.T) {
+	file := replayed(t, []byte(strings.Replace(head, `"First":true}}`, `"First":true},"StartUnhealthy":true}`, 1)+`{"t":"0","in":"health","b":"a","up":true}
+{"t":"1","in":"acquire","r":1}
+{"t":"1","in":"acquire","r":2}
+{"t":"2","in":"settle","r":2,"out":"transport_failure"}
+{"t":"2","in":"time"}
+{"t":"3","in":"update","members":[{"b":"b"}]}
+{"t":"3","in":"update","members":[{"b":"a"},{"b":"b"}]}
+{"t":"4","in":"settle","r":1,"out":"failure"}
+{"t":"5","in":"acquire","r":3}
+{"end":true}
+`))
+	const b = "b: unhealthy, in, breaker closed, 0 in flight, 0 served, 0 failed\n"
+	for _, x := range []struct{ line, as, a string }{
+		{`{"t":"2","in":"time"}`, `{"t":"2","ev":"none","r":7}`, "a: healthy, in, breaker closed, 1 in flight, 1 served, 1 failed\n"},
+		{`{"t":"4","in":"settle","r":1,"out":"failure"}`, `{"t":"4","ev":"none","r":7}`, "a: unhealthy, in, breaker closed, 0 in flight, 0 served, 0 failed\n"},
+		{`{"t":"5","ev":"none","r":3}`, `{"t":"5","ev":"none","r":7}`, "a: unhealthy, in, breaker closed, 0 in flight, 0 served, 0 failed\n"},
+	} {
+		require.Contains(t, string(file), x.line)
+		d := divergence(t, strings.Replace(string(file), x.line, x.as, 1))
+		require.Equal(t, x.as, d.Want)
+		require.Equal(t, x.a+b, d.Recorded)
+	}
+}
+
+// Events without an input are read no further than that is told.
+func TestVerifyEventsOnly(t *testing.T) {
+	lines := &repeated{head: strings.NewReader(head + `{"t":"0","in":"time"}` + "\n"), line: `{"t":"1","ev":"none","r":1}` + "\n"}
+	r, err := incident.NewReader(lines)
+	require.NoError(t, err)
+	cfg, err := r.Header().Config()
+	require.NoError(t, err)
+	var d *incident.Divergence
+	require.ErrorAs(t, incident.Verify(r, cfg), &d)
+	require.Equal(t, 3, d.Line)
+	require.Equal(t, "", d.Got)
+	require.Len(t, d.After, 5)
+	require.Less(t, r.Line(), 200)
+
+	// What time brings there may be much of, and is compared all the same.
+	var b strings.Builder
+	b.WriteString(strings.Replace(head, `"members":[{"b":"a"},{"b":"b"}]`, `"members":[]`, 1))
+	b.WriteString(`{"t":"0","in":"update","members":[{"b":"m0"}`)
+	for i := range 299 {
+		fmt.Fprintf(&b, `,{"b":"m%d"}`, i+1)
+	}
+	b.WriteString("]}\n")
+	for i := range 300 {
+		fmt.Fprintf(&b, `{"t":"1","in":"acquire","r":%d}`+"\n", i+1)
+	}
+	for i := range 300 {
+		fmt.Fprintf(&b, `{"t":"2","in":"settle","r":%d,"out":"failure"}`+"\n", i+1)
+	}
+	b.WriteString(`{"t":"90","in":"time"}` + "\n{\"end\":true}\n")
+	scenario := strings.Replace(b.String(), `"First":true}}`, `"First":true},"Breaker":{"ConsecutiveFailures":1},"Outlier":{"Off":true}}`, 1)
+	file := string(replayed(t, []byte(scenario)))
+	require.Equal(t, 300, strings.Count(file, `"ev":"half_open"`))
+	require.NoError(t, verify(t, []byte(file)))
+	bad := strings.Replace(file, `"ev":"half_open","n":900,`, `"ev":"half_open","n":1,`, 1)
+	require.NotEqual(t, file, bad)
+	require.Contains(t, divergence(t, bad).Got, `"n":900,`)
+
+	// One too many of very many is found where it stands.
+	text := goldenText(t, "half-open-abort")
+	at := strings.Index(text, `{"t":"1.03","in":"acquire"`)
+	lines = &repeated{head: strings.NewReader(text[:at]), line: `{"t":"1.03","ev":"half_open","n":4,"b":"a","why":"timer"}` + "\n"}
+	r, err = incident.NewReader(lines)
+	require.NoError(t, err)
+	cfg, err = r.Header().Config()
+	require.NoError(t, err)
+	require.ErrorAs(t, incident.Verify(r, cfg), &d)
+	require.Equal(t, 12, d.Line)
+	require.Equal(t, "", d.Got)
+}
+
+// repeated is a text without an end.
+type repeated struct {
+	head *strings.Reader
+	line string
+	left string
+}
+
+func (z *repeated) Read(b []byte) (int, error) {
+	if z.head.Len() > 0 {
+		return z.head.Read(b)
+	}
+	if z.left == "" {
+		z.left = z.line
+	}
+	n := copy(b, z.left)
+	z.left = z.left[n:]
+	return n, nil
 }
 
 // No field of an event is overlooked.
@@ -175,14 +354,56 @@ func TestReplayErrors(t *testing.T) {
 		{`{"t":"1","in":"next","r":9,"phase":"sent","latest":"a"}`, "request 9 has no attempt 0 out"},
 		{`{"t":"1","in":"next","r":9,"phase":"failed","tried":["z"],"latest":"a"}`, `no upstream "z"`},
 		{`{"t":"1","in":"update","members":[{"b":"a"},{"b":"a"}]}`, "given twice"},
+		{`{"t":"1","in":"request","r":5}`, "request 5 has an attempt out, and its number is in use"},
+		{`{"t":"1","in":"acquire","r":5}`, "request 5 has an attempt out, and its number is in use"},
+		{`{"t":"1","in":"acquire","r":6}`, "request 6 has an attempt out, and its number is in use"},
+		{`{"t":"1","in":"next","r":5}`, "request 5 has an attempt out, which is to end first"},
+		{`{"t":"1","in":"done","r":7,"out":"success"}`, "request 7 has no attempt 0 out"},
 	} {
 		var out bytes.Buffer
-		err := incident.Replay(&out, reader(t, scenario(`{"t":"0","in":"time"}`, x.line)), balancer.Config{})
+		before := []string{`{"t":"0","in":"request","r":5}`, `{"t":"0","in":"acquire","r":6}`, `{"t":"0","in":"request","r":7}`, `{"t":"0","in":"done","r":7,"out":"transport_failure"}`}
+		err := incident.Replay(&out, reader(t, scenario(append(before, x.line)...)), balancer.Config{})
 		require.ErrorContains(t, err, x.msg)
-		require.ErrorContains(t, err, "line 3: ")
+		require.ErrorContains(t, err, "line 6: ")
 	}
-	r := reader(t, []byte(strings.Replace(head, `"b"}]}`, `"b"}],"state":"AQID"}`, 1)))
-	require.ErrorIs(t, incident.Verify(r, balancer.Config{}), balancer.ErrState)
+	// When it is over, its number is free; so is that of one that waits for nothing
+	// but its caller.
+	for _, over := range []string{`{"t":"0","in":"stop","r":1}`, `{"t":"0","in":"done","r":1,"out":"transport_failure"}`} {
+		require.NoError(t, verify(t, replayed(t, scenario(`{"t":"0","in":"request","r":1}`, over, `{"t":"1","in":"acquire","r":1}`))))
+	}
+}
+
+// What is wrong with the header is told with its line, where nothing in it is
+// wrong by itself.
+func TestHeaderErrors(t *testing.T) {
+	for _, x := range []struct{ from, to, msg string }{
+		{`"b"}]}`, `"b"}],"state":"AQID"}`, "the Pool at the start: "},
+		{`{"b":"b"}]`, `{"b":"a"}]`, "given twice"},
+		{`"First":true}}`, `"First":true},"Retry":{"Max":-4}}`, "Max"},
+		{`{"name":"round_robin","First":true}`, `{"name":"hash","Keyless":{"name":"z","custom":true}}`, `the policy "z" is not built in and was not given`},
+		{`{"name":"round_robin","First":true}`, `{"name":"z","custom":true}`, `the policy "z" is not built in and was not given`},
+	} {
+		r := reader(t, append([]byte("# a comment\n\n"), strings.Replace(string(scenario()), x.from, x.to, 1)...))
+		f, err := r.File()
+		require.NoError(t, err)
+		err = incident.Verify(r, r.Header().Settings)
+		require.ErrorContains(t, err, "incident: line 3: ")
+		require.ErrorContains(t, err, x.msg)
+		require.ErrorContains(t, incident.Replay(io.Discard, f.Reader(), f.Header.Settings), x.msg)
+	}
+	r := reader(t, scenario())
+	require.ErrorContains(t, incident.Verify(r, balancer.Config{Seed: 8}), "incident: line 1: the Config has seed 8, the file 7")
+}
+
+// A replay says by what it was made.
+func TestReplayHeader(t *testing.T) {
+	file := strings.Replace(string(scenario(`{"t":"1","in":"time"}`)), `"lib":"evenkeel/0"`, `"lib":"other/1"`, 1)
+	var out bytes.Buffer
+	require.NoError(t, incident.Replay(&out, reader(t, []byte(file)), balancer.Config{Policy: balancer.Random{}}))
+	h := reader(t, out.Bytes()).Header()
+	require.Equal(t, incident.Library, h.Library)
+	require.Equal(t, balancer.Config{Policy: balancer.Random{}}, h.Settings)
+	require.EqualValues(t, 7, h.Seed)
 }
 
 // Keys that were hashed under a secret are no longer the keys, equal ones are
@@ -216,8 +437,14 @@ func TestHashedKeys(t *testing.T) {
 		h, _ := balancer.StringKey(string(rune('a' + s))).Hash()
 		require.NotContains(t, seen, h)
 	}
-	require.ErrorContains(t, verify(t, text(t, record(balancer.Hash{}))), "hashed under a secret")
+	for _, policy := range []balancer.Policy{balancer.Hash{}, &balancer.Hash{}, ownHash{}, &ownHash{}} {
+		err := verify(t, text(t, record(policy)), policy)
+		require.ErrorContains(t, err, "hashed under a secret")
+	}
 }
+
+// ownHash is a policy of one's own that looks at keys.
+type ownHash struct{ balancer.Hash }
 
 // Property 14: what comes later changes nothing before it, and a request that is
 // left out changes no other one's picks where requests do not touch.

@@ -67,6 +67,9 @@ func (r *Lines) Next() ([]byte, error) {
 	}
 }
 
+// NewCursor returns a cursor at the beginning of a line by itself.
+func NewCursor(line []byte) Cursor { return Cursor{b: line, names: map[string]string{}} }
+
 // Cursor returns a cursor at the beginning of a line of this file.
 func (r *Lines) Cursor(line []byte) Cursor { return Cursor{b: line, names: r.names} }
 
