@@ -15,6 +15,24 @@
 //	})
 //	fmt.Print(result)
 //
+// # Files
+//
+// [Read] and [Scenario.Write] keep a scenario in a file, in the manner of package
+// incident: one JSON object a line, strict, with comments, times and spans as
+// strings of seconds exact to the nanosecond, and fields that are zero left out.
+// The header has the fields of Scenario; then come servers, clients and what
+// happens, each with the fields of its struct, in its order. The one above is:
+//
+//	{"scenario":1,"Duration":"60","Pool":{"Policy":{"name":"two_random"}}}
+//	{"server":{"Count":10,"Workers":4,"Service":{"Shape":"exponential","Mean":"0.01"}}}
+//	{"client":{"Rate":2500,"Timeout":"1"}}
+//	# One server answers at once, and always with an error.
+//	{"change":{"Kind":"sinkhole","At":"20","For":"20","Servers":"s-3"}}
+//	{"end":true}
+//
+// [Record] runs a scenario and writes what one client's Pool decided as a file of
+// package incident, to be drawn, verified, or cut down to a test.
+//
 // # The model
 //
 // A server has workers that serve one request each, first come, first served,
