@@ -36,16 +36,15 @@ func TestCheckFails(t *testing.T) {
 
 // What is left of a file is a file, with the event in it.
 func TestShrink(t *testing.T) {
-	var out strings.Builder
-	file := filepath.Join(t.TempDir(), "incident.jsonl")
-	require.NoError(t, run(&out, options{file: file, phase: 50 * time.Millisecond, workers: 1}), out.String())
-	var small strings.Builder
-	require.NoError(t, shrink(&small, file, "ejected"))
+	const whole = "../../balancer/incident/testdata/echofront-demo.jsonl"
+	var small, out strings.Builder
+	require.NoError(t, shrink(&small, whole, "ejected C"))
 	require.Contains(t, small.String(), `"ev":"ejected"`)
-	whole, err := os.ReadFile(file)
+	text, err := os.ReadFile(whole)
 	require.NoError(t, err)
-	require.Less(t, strings.Count(small.String(), "\n"), strings.Count(string(whole), "\n"))
+	require.Less(t, strings.Count(small.String(), "\n"), strings.Count(string(text), "\n"))
+	file := filepath.Join(t.TempDir(), "small.jsonl")
 	require.NoError(t, os.WriteFile(file, []byte(small.String()), 0o600))
 	require.NoError(t, check(&out, file))
-	require.ErrorIs(t, shrink(&small, file, "opened nobody"), incident.ErrShrink)
+	require.ErrorIs(t, shrink(&small, whole, "opened nobody"), incident.ErrShrink)
 }
