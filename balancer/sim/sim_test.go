@@ -409,10 +409,10 @@ func TestAccounting(t *testing.T) {
 // and Pools agree on what is in flight.
 func TestWorkConservation(t *testing.T) {
 	def, _ := seedOf(t, 5)
-	for i, every := range []int{1, 3, 7, 7, 7} {
+	for i, every := range []int{1, 7, 17, 17} {
 		s := mess(def + uint64(i))
 		if every == 1 {
-			s.Duration = 2 * time.Second
+			s.Duration = time.Second
 		}
 		m, err := sim.NewMachine(s)
 		require.NoError(t, err)
