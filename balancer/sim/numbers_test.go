@@ -15,11 +15,11 @@ import (
 // A share with a few digits has the rank that it has on paper, although neither it
 // nor its product with the count is a float.
 func TestRank(t *testing.T) {
-	for _, n := range []int{1, 2, 3, 7, 60, 99, 100, 101, 1000, 12_345, 100_000, 1_000_000} {
-		for _, of := range []int{1, 2, 4, 10, 100, 1000, 10_000} {
-			for part := 0; part <= of; part++ {
-				want := uint64(max(1, (part*n+of-1)/of))
-				if got := sim.RankOf(float64(part)/float64(of), uint64(n)); got != want {
+	for _, n := range []uint64{1, 2, 3, 7, 60, 99, 100, 101, 1000, 12_345, 100_000, 1_000_000} {
+		for _, of := range []uint64{1, 2, 4, 10, 100, 1000, 10_000} {
+			for part := uint64(0); part <= of; part++ {
+				want := max(1, (part*n+of-1)/of)
+				if got := sim.RankOf(float64(part)/float64(of), n); got != want {
 					t.Fatalf("%d/%d of %d is the rank %d, want %d", part, of, n, got, want)
 				}
 			}
