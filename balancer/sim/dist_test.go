@@ -78,7 +78,7 @@ func TestDistGolden(t *testing.T) {
 	}
 }
 
-// Mean, deviation and quantiles of each shape, within five standard errors.
+// Mean, deviation and quantiles of each shape, within six standard errors.
 func TestDistMoments(t *testing.T) {
 	seed, _ := seedOf(t, 1)
 	const n = 100_000
@@ -96,18 +96,18 @@ func TestDistMoments(t *testing.T) {
 	}
 	root := math.Sqrt(n)
 	mean, dev, q := draws(sim.Exponential(10 * ms))
-	require.InDelta(t, 10, mean, 5*10/root)
+	require.InDelta(t, 10, mean, 6*10/root)
 	require.InDelta(t, 10, dev, .3)
 	require.InEpsilon(t, 10*math.Ln2, q[n/2], .03)
 
 	mean, dev, q = draws(sim.Normal(167*ms, 5*ms))
-	require.InDelta(t, 167, mean, 5*5/root)
-	require.InDelta(t, 5, dev, .06)
+	require.InDelta(t, 167, mean, 6*5/root)
+	require.InDelta(t, 5, dev, .067)
 	require.InDelta(t, 167+1.6449*5, q[n*95/100], .2)
-	require.InDelta(t, 167-2.3263*5, q[n/100], .3)
+	require.InDelta(t, 167-2.3263*5, q[n/100], .36)
 
 	mean, _, q = draws(sim.Uniform(10*ms, 20*ms))
-	require.InDelta(t, 15, mean, 5*2.9/root)
+	require.InDelta(t, 15, mean, 6*2.9/root)
 	require.GreaterOrEqual(t, q[0], 10.0)
 	require.LessOrEqual(t, q[n-1], 20.0)
 
