@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -64,6 +66,35 @@ func verify(t testing.TB, file []byte, policies ...balancer.Policy) error {
 	cfg, err := r.Header().Config(policies...)
 	require.NoError(t, err)
 	return incident.Verify(r, cfg)
+}
+
+// requireVerifies verifies a file. One that does not is kept, with the command
+// that shows where it parts.
+func requireVerifies(t testing.TB, file []byte) {
+	t.Helper()
+	if err := verify(t, file); err != nil {
+		t.Fatalf("%v\n%s", err, kept(t, file))
+	}
+}
+
+// kept writes a file that is to be looked at, and returns how.
+func kept(t testing.TB, file []byte) string {
+	t.Helper()
+	f, err := os.CreateTemp("", "evenkeel-*.jsonl")
+	require.NoError(t, err)
+	_, err = f.Write(file)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	return "to replay: go run github.com/evenkeel-go/evenkeel/examples/replay -verify " + f.Name()
+}
+
+func TestKept(t *testing.T) {
+	how := kept(t, []byte(goldenText(t, "fallback")))
+	name := how[strings.LastIndex(how, " ")+1:]
+	file, err := os.ReadFile(name)
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(name))
+	requireVerifies(t, file)
 }
 
 // replayed is what a replay makes of the inputs of a file.
@@ -158,11 +189,10 @@ func TestConcurrentRunVerifies(t *testing.T) {
 			rec := tape.Dump(p)
 			require.Greater(t, len(rec.Records), ops/8)
 
+			file := text(t, incident.FromRecording(rec, p.Config(), incident.Options{Note: "a crowd"}))
+			requireVerifies(t, file)
 			// In memory, without a file.
 			require.NoError(t, incident.Verify(incident.FromRecording(rec, p.Config(), incident.Options{}), p.Config()))
-
-			file := text(t, incident.FromRecording(rec, p.Config(), incident.Options{Note: "a crowd"}))
-			require.NoError(t, verify(t, file))
 			require.Contains(t, string(file), `"phase":"`, "a request was under way at the start")
 			require.Equal(t, string(file), string(replayed(t, file)))
 

@@ -10,7 +10,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/balancer"
 	"github.com/evenkeel-go/evenkeel/balancer/incident"
 	"github.com/evenkeel-go/evenkeel/balancer/preset"
+	"github.com/evenkeel-go/evenkeel/balancer/sim"
 	"github.com/evenkeel-go/evenkeel/breaker"
+	"github.com/evenkeel-go/evenkeel/retrybudget"
 	"github.com/stretchr/testify/require"
 )
 
@@ -46,19 +48,60 @@ func TestRows(t *testing.T) {
 		weighted := preset.EchofrontPlayground()
 		weighted.Policy, weighted.IgnoreWeights = balancer.WeightedRoundRobin{First: true}, false
 		require.Equal(t, "CABDCCABDC", play(t, weighted, []int{1, 1, 2, 1}, 10, 0))
-		require.Len(t, play(t, weighted, []int{1, 1, 2, 1}, 10, 400*time.Millisecond), 10)
-		require.Empty(t, play(t, weighted, []int{1, 1, 2, 1}, 0, 0), "after a reset")
+		var stream bytes.Buffer
+		_, err := sim.Record(sim.Scenario{
+			Seed: 7, Duration: 4 * time.Second, Pool: weighted,
+			Servers: []sim.Server{{Name: "A"}, {Name: "B"}, {Name: "C", Weight: 2}, {Name: "D"}},
+			Clients: []sim.Client{{Rate: 2.5, Even: true}},
+		}, 0, &stream)
+		require.NoError(t, err)
+		f, err := incident.Read(&stream)
+		require.NoError(t, err)
+		picks, latest := "", -400*time.Millisecond
+		for _, l := range f.Lines {
+			if l.Kind == incident.EvPick {
+				if picks != "" {
+					require.Equal(t, 400*time.Millisecond, l.At-latest)
+				}
+				picks, latest = picks+l.Upstream, l.At
+			}
+		}
+		require.Equal(t, "CABDCCABDC", picks)
+		// A reset is the header without the lines: what was counted is gone, and who
+		// would be next is the first again.
+		cfg, err := f.Header.Config()
+		require.NoError(t, err)
+		p, err := balancer.NewPool(cfg, f.Header.Members...)
+		require.NoError(t, err)
+		turn := func() string {
+			l, err := p.Acquire(balancer.Request{})
+			require.NoError(t, err)
+			l.Release(balancer.Failure)
+			return l.Upstream().Name
+		}
+		require.Equal(t, "CABD", turn()+turn()+turn()+turn())
+		require.NotZero(t, p.Snapshot().Totals)
+		p, err = balancer.NewPool(cfg, f.Header.Members...)
+		require.NoError(t, err)
+		require.Zero(t, p.Snapshot().Totals)
+		for _, u := range p.Snapshot().Upstreams {
+			require.Zero(t, u.Served+u.Failures+uint64(u.Inflight))
+		}
+		require.Equal(t, "CABD", turn()+turn()+turn()+turn())
 	})
 	t.Run("E-PG-02", func(t *testing.T) {
 		// What the events say is what the Pool has counted.
 		for _, x := range incidents {
 			s := x.run(t)
-			want := s.pool.Snapshot().Totals
+			snapshot := s.pool.Snapshot()
+			want := snapshot.Totals
 			f, err := incident.FromRecording(s.tape.Dump(s.pool), s.pool.Config(), incident.Options{}).File()
 			require.NoError(t, err)
 			var got balancer.Totals
 			latest := map[uint64]string{}
+			tokens := tokensOf(f.Header.Settings.Budget)
 			for _, l := range f.Lines {
+				tokens.follow(&l)
 				switch {
 				case l.Kind == incident.InAcquire || l.Kind == incident.InRequest:
 					got.Requests++
@@ -90,6 +133,10 @@ func TestRows(t *testing.T) {
 			require.Equal(t, want.Failovers, got.Failovers)
 			require.Equal(t, want.Ejections, got.Ejections)
 			require.Equal(t, want.Trips, got.Trips)
+			now := snapshot.At.Sub(f.Header.Start)
+			require.InDelta(t, tokens.budget.Balance(int64(now)), snapshot.Tokens, 1e-9, x.name)
+			require.Equal(t, s.clk.Now().UTC(), snapshot.At.UTC(), x.name)
+			require.LessOrEqual(t, f.Lines[len(f.Lines)-1].At, now, x.name)
 		}
 	})
 	t.Run("E-PG-03", func(t *testing.T) {
@@ -150,4 +197,44 @@ func TestRows(t *testing.T) {
 		require.Equal(t, "ABCDABCDAB"+"CDACDAC"+"DABCD", picks)
 		require.Equal(t, 1, failed)
 	})
+}
+
+// tokens is a retry budget that knows of a Pool what its events say.
+type tokens struct {
+	budget *retrybudget.Core
+	tries  map[uint64]int // of each request, retries that were sent
+	paid   map[uint64]bool
+}
+
+func tokensOf(cfg retrybudget.Config) *tokens {
+	budget := retrybudget.NewCore(cfg)
+	return &tokens{&budget, map[uint64]int{}, map[uint64]bool{}}
+}
+
+func (k *tokens) follow(l *incident.Line) {
+	now := int64(l.At)
+	switch l.Kind {
+	case incident.InAcquire, incident.InRequest:
+		k.budget.Request(now)
+	case incident.EvWait, incident.EvRetry:
+		if !k.paid[l.Request] {
+			k.budget.Withdraw(now)
+		}
+		k.paid[l.Request] = l.Kind == incident.EvWait
+		k.tries[l.Request] = l.Try
+	case incident.EvEnd:
+		if k.paid[l.Request] {
+			k.budget.Refund(now)
+		}
+	case incident.InDone, incident.InSettle:
+		switch l.Outcome {
+		case balancer.Success:
+			k.budget.Success(now)
+		case balancer.Failure, balancer.TransportFailure:
+			k.budget.Failure(now)
+		}
+		if k.tries[l.Request] > 0 {
+			k.budget.EndRetry(now, l.Outcome == balancer.Success)
+		}
+	}
 }
