@@ -222,3 +222,53 @@ func TestReadSamplesOverlong(t *testing.T) {
 	_, err := sim.ReadSamples(strings.NewReader("1\n2\n" + strings.Repeat("9", 70_000)))
 	require.ErrorContains(t, err, "sim: line 3: ")
 }
+
+// The summary, line by line; of a large fleet it has the first twenty servers.
+func TestString(t *testing.T) {
+	var h sim.Histogram
+	h.Add(10_006)
+	r := sim.Result{
+		Counts:  sim.Counts{Requests: 9, OK: 6, Good: 5, Failed: 2, Hung: 1, Attempts: 12, Retries: 3, Timeouts: 4, Wasted: 2},
+		Latency: h,
+		Servers: []sim.ServerResult{
+			{ID: "a", Attempts: 9, Failures: 1, LongestQueue: 7, Ejections: 2, Trips: 3},
+			{ID: "b", Attempts: 3, Probes: 5, ProbeFailures: 4},
+		},
+		Changes: []sim.ChangeResult{
+			{Kind: sim.Surge, At: time.Second},
+			{
+				Kind: sim.Down, At: 2 * time.Second, Servers: 2,
+				Ejected: sim.Noted(3*ms, 1_234_567), Unhealthy: sim.Noted(5 * ms), FirstSuccess: sim.Noted(7*ms, 9*ms),
+			},
+		},
+	}
+	require.Equal(t, `requests 9  ok 6 (66.667 %)  good 5  failed 2  hung 1
+attempts 12 (x1.333)  retries 3  timeouts 4  wasted 2
+latency  mean 10µs  p50 10µs  p99 10µs  p99.9 10µs  max 10µs
+a        attempts 9 (75.00 %)  failures 1  longest queue 7  ejections 2  trips 3
+b        attempts 3 (25.00 %)  failures 0  longest queue 0  ejections 0  trips 0  probes 5, 4 failed
+surge at 1s
+down at 2s  taken out 2 times, first after 1.23ms  found unhealthy 1 times, first after 5ms  2 of 2 served again, the last after 9ms
+`, r.String())
+
+	for n, last := range map[int]string{24: "attempts", 25: "... and 5 more servers"} {
+		r := sim.Result{Servers: make([]sim.ServerResult, n)}
+		lines := strings.Split(strings.TrimSpace(r.String()), "\n")
+		require.Contains(t, lines[len(lines)-1], last)
+		require.Len(t, lines, map[int]int{24: 27, 25: 24}[n])
+	}
+}
+
+// Rates are of the measured part; of nothing they are 0.
+func TestRatios(t *testing.T) {
+	r := sim.Result{Duration: 3 * time.Second, WarmUp: time.Second, Counts: sim.Counts{Requests: 10, OK: 8, Good: 5, Attempts: 15}}
+	require.Equal(t, 2.5, r.Goodput())
+	require.Equal(t, 1.5, r.Amplification())
+	require.Equal(t, .8, r.OKShare())
+	require.Equal(t, .5, r.GoodShare())
+	r = sim.Result{Duration: time.Second, WarmUp: time.Second}
+	require.Zero(t, r.Goodput())
+	require.Zero(t, r.Amplification())
+	require.Zero(t, r.OKShare())
+	require.Zero(t, r.GoodShare())
+}

@@ -241,7 +241,7 @@ func (r Result) String() string {
 			fmt.Fprintf(&b, "  found unhealthy %d times, first after %v", c.Unhealthy.Count, short(c.Unhealthy.First))
 		}
 		if c.FirstSuccess.Count > 0 {
-			fmt.Fprintf(&b, "  back after %v", short(c.FirstSuccess.Last))
+			fmt.Fprintf(&b, "  %d of %d served again, the last after %v", c.FirstSuccess.Count, c.Servers, short(c.FirstSuccess.Last))
 		}
 		b.WriteByte('\n')
 	}
