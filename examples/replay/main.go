@@ -44,7 +44,7 @@ import (
 
 func main() {
 	opt := options{}
-	flag.StringVar(&opt.file, "file", filepath.Join(os.TempDir(), "evenkeel-incident.jsonl"), "where to write the recording")
+	flag.StringVar(&opt.file, "file", "", "where to write the recording; by default in a new temporary directory")
 	flag.DurationVar(&opt.phase, "phase", time.Second, "how long each of the three phases lasts")
 	flag.IntVar(&opt.workers, "workers", 4, "requests at once")
 	verify := flag.String("verify", "", "a recording to verify and draw, instead of making one")
@@ -129,14 +129,24 @@ func run(out io.Writer, opt options) error {
 	stop.Store(true)
 	group.Wait()
 
-	if err := recorder.WriteFile(opt.file); err != nil {
+	name := opt.file
+	if name == "" {
+		// A name that others could guess, in a directory that is theirs too, might be
+		// a link of theirs.
+		dir, err := os.MkdirTemp("", "evenkeel-")
+		if err != nil {
+			return err
+		}
+		name = filepath.Join(dir, "incident.jsonl")
+	}
+	if err := recorder.WriteFile(name); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%d requests, %d failed for their caller; recorded in %s\n", sent.Load(), failed.Load(), opt.file)
+	fmt.Fprintf(out, "%d requests, %d failed for their caller; recorded in %s\n", sent.Load(), failed.Load(), name)
 	if i := first.Load(); i != nil {
 		fmt.Fprintf(out, "the first trigger was %q\n", i.Reason)
 	}
-	return check(out, opt.file)
+	return check(out, name)
 }
 
 // check verifies a file and draws it.

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +17,25 @@ func TestRun(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "incident.jsonl")
 	require.NoError(t, run(&out, options{file: file, phase: 200 * time.Millisecond, workers: 3}), out.String())
 	require.Contains(t, out.String(), "verified")
-	require.Contains(t, out.String(), "  ejected    e")
+	// The second server is the one that broke: in words, and in its lane.
+	_, after, _ := strings.Cut(out.String(), "server B is http://")
+	address, _, _ := strings.Cut(after, "\n")
+	address = regexp.QuoteMeta(address)
+	require.Regexp(t, `(?m)^ +[0-9.]+  http://`+address+` ejected \(consecutive`, out.String())
+	require.Regexp(t, `(?m)^http://`+address+`  .*E`, out.String())
+}
+
+// Without a name the file is nowhere where anyone would expect it.
+func TestRunInNewDirectory(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	t.Setenv("TMP", dir)
+	var out strings.Builder
+	require.NoError(t, run(&out, options{phase: 50 * time.Millisecond, workers: 1}), out.String())
+	files, err := filepath.Glob(filepath.Join(dir, "evenkeel-*", "incident.jsonl"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	require.Contains(t, out.String(), files[0])
 }
 
 // A file in which one decision is not what was decided does not pass.
