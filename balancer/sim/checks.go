@@ -42,9 +42,9 @@ type Checks struct {
 	// Deep sends the probe through the server as a request is sent: it may find a
 	// queue, takes a worker, and ends as a request would. A shallow probe asks
 	// only whether somebody is there. It is refused by a server that is down,
-	// after the server's FailTime, has no answer from one that is a black hole
-	// or has stalled, and passes in all other cases; which, is settled when it is
-	// sent.
+	// after the server's FailTime, or fails when the server goes down; it has no
+	// answer from one that is a black hole, nor from one that has stalled until that
+	// is over; and it passes in all other cases.
 	Deep bool
 
 	// Answer is how long a shallow probe takes to pass. If zero, constant 1ms. With
@@ -81,9 +81,8 @@ type check struct {
 	client   uint32
 	server   uint32
 	epoch    uint32 // grows when the server is taken out, and voids what was scheduled
-	attempt  uint32 // of the deep probe that is out, or nobody
+	attempt  uint32 // of the probe that is out, or nobody
 	on       bool   // the server is in the Pool
-	pass     bool   // how the shallow probe that is out will end
 }
 
 // addChecks makes the checks of a client, which begin with followRoll.
@@ -150,59 +149,28 @@ func (m *machine) probe(ki uint32) {
 	k.probe, _, _, _ = k.core.Begin(m.now)
 	k.sent++
 	m.out.Servers[k.server].Probes++
-	if c.Checks.Deep {
-		// The limit goes first: an answer at the deadline itself is too late.
-		m.pushProbe(k.probe.Deadline, evProbeEnd, ki)
-		ai := m.newProbe()
-		k.attempt = ai
-		a := &m.attempts[ai]
-		a.sent, a.request, a.server = m.now, ki, k.server
-		a.key = mix(k.key + k.sent*golden)
-		m.receive(ai)
-		return
-	}
-	a := attempt{key: mix(k.key + k.sent*golden)}
-	end := k.probe.Deadline
-	k.pass = false
-	switch e := &m.effects[k.server]; {
-	case e.down:
-		end = min(end, satAdd(m.now, m.servers[k.server].failTime.sample(a.draw(drawRefusal))))
-	case e.hole || e.stalled:
-	default:
-		k.pass = true
-		end = min(end, satAdd(m.now, c.answer.sample(a.draw(drawService))))
-	}
-	m.pushProbe(end, evProbeEnd, ki)
+	// The limit goes first: an answer at the deadline itself is too late.
+	m.pushProbe(k.probe.Deadline, evProbeEnd, ki)
+	ai := m.newAttempt()
+	k.attempt = ai
+	a := &m.attempts[ai]
+	a.sent, a.request, a.server, a.measured = m.now, ki, k.server, m.now >= m.warm
+	a.probe, a.shallow = true, !c.Checks.Deep
+	a.key = mix(k.key + k.sent*golden)
+	m.receive(ai)
 }
 
-// endProbe is the answer to a shallow probe, or the deadline of any. The event of
-// a deep one stays in the queue when the probe is answered, and finds none out,
-// or a later one.
+// endProbe is the deadline of a probe. Its event stays in the queue when the probe
+// is answered, and finds none out, or a later one.
 func (m *machine) endProbe(ki uint32) {
 	k := &m.checks[ki]
-	if !m.clients[k.client].Checks.Deep {
-		m.judge(ki, k.pass)
-		return
-	}
 	if k.attempt != nobody && m.now >= k.probe.Deadline {
 		m.forget(k)
 		m.judge(ki, false)
 	}
 }
 
-// newProbe takes an attempt for a deep probe, which is one for ever. A crash fails
-// requests in the order of their attempts in the slab, and with a list of their own
-// probes do not disturb that.
-func (m *machine) newProbe() uint32 {
-	if ai := m.freeProbe; ai != nobody {
-		m.freeProbe = m.attempts[ai].next
-		return ai
-	}
-	m.attempts = append(m.attempts, attempt{probe: true})
-	return uint32(len(m.attempts) - 1)
-}
-
-// forget ends a check's interest in the deep probe that is out. The server goes
+// forget ends a check's interest in the probe that is out. The server goes
 // on with it, as with a request that was given up.
 func (m *machine) forget(k *check) {
 	if k.attempt == nobody {
@@ -216,8 +184,7 @@ func (m *machine) forget(k *check) {
 	k.attempt = nobody
 }
 
-// probed ends a deep probe with what the server made of it, if anybody waits for
-// that.
+// probed ends a probe with what the server made of it, if anybody waits for that.
 func (m *machine) probed(ai uint32, o balancer.Outcome) {
 	a := &m.attempts[ai]
 	ki := a.request
@@ -257,19 +224,16 @@ func (m *machine) judge(ki uint32, ok bool) {
 	m.pushProbe(k.core.NextProbe(), evProbe, ki)
 }
 
-// over tells whether nothing is left that a request could wait for. Only events
-// of checks are in the queue then; but a request that waits behind a deep probe
-// is served when that has ended.
+// over tells whether nothing is left that a request could wait for, where only
+// events of checks are in the queue: a request that waits behind a deep probe
+// is served when that has ended, also if its client has given up.
 func (m *machine) over() bool {
-	if m.events.len() > m.quiet {
-		return false
-	}
 	for i := range m.servers {
 		if m.effects[i].stalled {
 			continue
 		}
-		for ai := m.servers[i].head; ai != nobody; ai = m.attempts[ai].next {
-			if a := &m.attempts[ai]; a.request != nobody && !a.probe {
+		for ai := m.servers[i].line.head; ai != nobody; ai = m.attempts[ai].next {
+			if !m.attempts[ai].probe {
 				return false
 			}
 		}

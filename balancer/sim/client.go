@@ -242,7 +242,8 @@ func (m *machine) send(ri uint32, si int) {
 	ai := m.newAttempt()
 	a, r := &m.attempts[ai], &m.requests[ri]
 	c := &m.clients[r.client]
-	a.sent, a.request, a.server = m.now, ri, uint32(si)
+	measured := r.start >= m.warm
+	a.sent, a.request, a.server, a.measured = m.now, ri, uint32(si), measured
 	a.key = mix(mix(c.salt+r.id*golden) + uint64(r.attempts)*0xd1342543de82ef95 ^ m.servers[si].key)
 	r.attempt = ai
 	r.attempts++
@@ -251,7 +252,7 @@ func (m *machine) send(ri uint32, si int) {
 	if r.attempts > 1 {
 		m.out.Total.Retries++
 	}
-	if r.start >= m.warm {
+	if measured {
 		m.out.Counts.Attempts++
 		if r.attempts > 1 {
 			m.out.Counts.Retries++
@@ -317,12 +318,14 @@ func (m *machine) giveUp(ai uint32) {
 	a := &m.attempts[ai]
 	ri := a.request
 	m.out.Total.Timeouts++
-	if m.requests[ri].start >= m.warm {
+	if a.measured {
 		m.out.Counts.Timeouts++
 	}
 	m.settle(ai, balancer.TransportFailure)
 	if a.place == placeHole {
 		m.release(ai)
+	} else {
+		m.orphans++
 	}
 	m.drive(ri)
 }
@@ -336,7 +339,7 @@ func (m *machine) settle(ai uint32, o balancer.Outcome) {
 	r.try.Done(balancer.Report{Outcome: o})
 	r.ok = o == balancer.Success
 	a.request, r.attempt = nobody, nobody
-	if r.start >= m.warm {
+	if a.measured {
 		sr := &m.out.Servers[a.server]
 		if r.ok {
 			sr.Successes++

@@ -30,14 +30,29 @@ func NewMachine(s Scenario) (*Machine, error) {
 // Check verifies what must hold between any two events.
 func (m *Machine) Check() error {
 	q := m.m
-	waiting, serving := make([]int, len(q.servers)), make([]int, len(q.servers))
-	for _, a := range q.attempts {
-		switch {
-		case a.place == placeQueue:
+	waiting, serving, latest := make([]int, len(q.servers)), make([]int, len(q.servers)), make([]int64, len(q.servers))
+	orphans, answers := 0, 0
+	for i, a := range q.attempts {
+		switch a.place {
+		case placeQueue:
 			waiting[a.server]++
-		case a.place == placeWorker && a.epoch == q.servers[a.server].epoch, a.place == placeHeld:
+		case placeWorker:
 			serving[a.server]++
+			latest[a.server] = max(latest[a.server], a.sent)
+			answers++
+		case placeRefused, placeNowhere:
+			answers++
+		case placeDoor:
+			if !q.effects[a.server].stalled {
+				return fmt.Errorf("attempt %d stands before server %d, which has not stalled", i, a.server)
+			}
 		}
+		if a.place != placeFree && a.place != placeHole && a.request == nobody && !a.probe {
+			orphans++
+		}
+	}
+	if orphans != q.orphans {
+		return fmt.Errorf("%d attempts are nobody's, %d are counted", orphans, q.orphans)
 	}
 	for i := range q.servers {
 		s := &q.servers[i]
@@ -46,11 +61,23 @@ func (m *Machine) Check() error {
 			return fmt.Errorf("server %d counts %d waiting and %d busy, has %d and %d", i, s.waiting, s.busy, waiting[i], serving[i])
 		case s.workers >= 0 && s.busy > s.workers:
 			return fmt.Errorf("server %d has %d workers and %d busy", i, s.workers, s.busy)
-		case s.waiting > 0 && !q.effects[i].stalled && (s.workers < 0 || s.busy < s.workers):
+		case s.waiting > 0 && (s.workers < 0 || s.busy < s.workers):
 			return fmt.Errorf("server %d has %d waiting beside an idle worker", i, s.waiting)
 		case s.queue >= 0 && s.waiting > s.queue:
 			return fmt.Errorf("server %d has %d places and %d waiting", i, s.queue, s.waiting)
+		case !q.effects[i].stalled && (len(s.frozen) > 0 || s.door != emptyList):
+			return fmt.Errorf("server %d has not stalled and holds %d answers", i, len(s.frozen))
 		}
+		// First come, first served: nobody is served or ahead who came later.
+		for _, l := range []list{s.line, s.door} {
+			for ai := l.head; ai != nobody; ai = q.attempts[ai].next {
+				if sent := q.attempts[ai].sent; sent < latest[i] {
+					return fmt.Errorf("server %d: what was sent at %d comes after what was sent at %d", i, sent, latest[i])
+				}
+				latest[i] = max(latest[i], q.attempts[ai].sent)
+			}
+		}
+		answers -= len(s.frozen)
 	}
 	probes := 0
 	for i := range q.checks {
@@ -63,12 +90,16 @@ func (m *Machine) Check() error {
 		}
 	}
 	quiet := 0
-	for i, e := range q.events.q {
-		switch {
-		case i == 0 && q.events.hole:
-		case e.kind() >= evProbe, e.kind() == evAnswer && q.attempts[e.a].probe:
+	for _, e := range q.events.all() {
+		if e.kind() == evAnswer {
+			answers--
+		}
+		if e.kind() >= evProbe || e.kind() == evAnswer && q.attempts[e.a].probe {
 			quiet++
 		}
+	}
+	if answers != 0 {
+		return fmt.Errorf("%d attempts are about to end without an event", answers)
 	}
 	if quiet != q.quiet {
 		return fmt.Errorf("%d events of checks are in the queue, %d are counted", quiet, q.quiet)
@@ -85,7 +116,7 @@ func (m *Machine) Check() error {
 		}
 	}
 	if probes != 0 {
-		return fmt.Errorf("%d deep probes are out for nobody", -probes)
+		return fmt.Errorf("%d probes are out for nobody", -probes)
 	}
 	for i := range q.requests {
 		if r := &q.requests[i]; r.client != nobody {
@@ -116,11 +147,12 @@ func (m *Machine) Check() error {
 			}
 		}
 	}
+	// A server that has left and come back is another one to its Pool.
+	rolls := slices.ContainsFunc(q.s.Script, func(c Change) bool { return c.Kind == Roll })
 	total := 0
 	for i, n := range inflight {
 		total += n
-		// A server that has left and come back is another one to its Pool.
-		if pools[i] > n {
+		if pools[i] > n || !rolls && pools[i] < n {
 			return fmt.Errorf("server %d has %d attempts out, the Pools say %d", i, n, pools[i])
 		}
 	}

@@ -1,12 +1,14 @@
 package sim
 
+import "slices"
+
 // kind is what an event does.
 type kind uint8
 
 const (
 	evArrive   kind = iota // a: client, whose next open-loop request begins
 	evUser                 // a: client, b: user, whose next request begins
-	evAnswer               // a: attempt, which the server has finished
+	evAnswer               // a: attempt, with which the server is done
 	evTimeout              // a: client, whose oldest time limit may be over
 	evExpire               // a: attempt, b: generation; the request's deadline
 	evRetry                // a: request, whose wait is over
@@ -47,10 +49,18 @@ func (h *heap) len() int {
 	return len(h.q)
 }
 
+// all are the events, in no order.
+func (h *heap) all() []event {
+	if h.hole {
+		return h.q[1:]
+	}
+	return h.q
+}
+
 func (h *heap) push(e event) {
 	if h.hole {
 		h.hole = false
-		h.down(e)
+		h.down(0, e)
 		return
 	}
 	h.q = append(h.q, e)
@@ -72,17 +82,43 @@ func (h *heap) pop() event {
 	if h.hole {
 		last := h.q[len(h.q)-1]
 		h.q = h.q[:len(h.q)-1]
-		h.down(last)
+		h.down(0, last)
 	}
 	h.hole = true
 	return h.q[0]
 }
 
-// down puts e into the free root and moves it to where it belongs. O(log n), and
-// much less where e comes soon, as the next arrival does.
-func (h *heap) down(e event) {
+// take removes the events that which picks and appends them to out, in their
+// order. It is for what a script turns over, not for every event. O(n), and for
+// those that are taken O(n log n).
+func (h *heap) take(out []event, which func(event) bool) []event {
+	q := h.all()
+	h.hole = false
+	kept, from := h.q[:0], len(out)
+	for _, e := range q {
+		if which(e) {
+			out = append(out, e)
+		} else {
+			kept = append(kept, e)
+		}
+	}
+	h.q = kept
+	for i := (len(kept) - 2) / 4; i >= 0 && len(kept) > 1; i-- {
+		h.down(i, kept[i])
+	}
+	slices.SortFunc(out[from:], func(a, b event) int {
+		if before(&a, &b) {
+			return -1
+		}
+		return 1
+	})
+	return out
+}
+
+// down puts e into the free place i and moves it to where it belongs. O(log n),
+// and much less where e comes soon, as the next arrival does.
+func (h *heap) down(i int, e event) {
 	q := h.q
-	i := 0
 	for {
 		first := 4*i + 1
 		if first >= len(q) {

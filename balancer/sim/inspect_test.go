@@ -53,3 +53,17 @@ func (m *Machine) RestorePools() error {
 	}
 	return nil
 }
+
+// Now is the time of the latest event.
+func (m *Machine) Now() time.Duration { return time.Duration(m.m.now) }
+
+// Load is how many attempts each server has, by its id.
+func (m *Machine) Load() map[string]int {
+	out := map[string]int{}
+	for i := range m.m.attempts {
+		if a := &m.m.attempts[i]; a.place != placeFree {
+			out[m.m.nodes[a.server].id]++
+		}
+	}
+	return out
+}

@@ -50,14 +50,14 @@ type machine struct {
 	freeRequest uint32
 	attempts    []attempt
 	freeAttempt uint32
-	freeProbe   uint32
-	open        int64 // requests under way
-	openSince   int64
-	victims     []uint32 // for crash
+	open        int64    // requests under way
+	openSince   int64    // when that last changed
+	orphans     int      // attempts that a server has and no client waits for
+	victims     []uint32 // of the crashes of this instant
+	stale       []event  // scratch
 
 	plays          []play
 	effects, spare []effect
-	scriptAhead    bool // the script has a boundary in the queue
 
 	out       Result
 	interval  int64
@@ -88,16 +88,17 @@ type request struct {
 // attempt is one call of a server. It ends for the client and for the server
 // at different times, and is free when both have ended.
 type attempt struct {
-	sent    int64
-	key     uint64 // of its draws
-	request uint32 // nobody, once the client has settled it
-	server  uint32
-	next    uint32 // in the server's queue, its list of held ones, or that of free ones
-	gen     uint32
-	epoch   uint32 // of the server, when the service began
-	place   place
-	outcome balancer.Outcome
-	probe   bool // a deep probe; request is its check, or nobody
+	sent     int64
+	key      uint64 // of its draws
+	request  uint32 // nobody, once the client has settled it
+	server   uint32
+	next     uint32 // in one of the server's lists, or that of free ones
+	gen      uint32
+	place    place
+	outcome  balancer.Outcome
+	measured bool // it is in the books of what is after the warm-up
+	probe    bool // of a check; request is that, or nobody
+	shallow  bool // a probe that takes no worker
 }
 
 // draw returns 64 uniform bits for one purpose.
@@ -110,8 +111,9 @@ const (
 	placeFree    place = iota
 	placeQueue         // waiting for a worker
 	placeWorker        // in service: an answer event is on its way
-	placeHeld          // finished during a stall
 	placeRefused       // an answer event is on its way, no worker is taken
+	placeNowhere       // so it is, but the server is down: nobody is there to have it
+	placeDoor          // come during a stall and not received yet
 	placeHole          // swallowed
 )
 
@@ -123,7 +125,7 @@ func newMachine(s Scenario) (*machine, error) {
 	}
 	m := &machine{
 		s: s, start: time.Unix(0, 0).UTC(), endAt: int64(s.Duration), warm: int64(s.WarmUp),
-		load: q16, freeRequest: nobody, freeAttempt: nobody, freeProbe: nobody, byID: map[string]int{},
+		load: q16, freeRequest: nobody, freeAttempt: nobody, byID: map[string]int{},
 		interval: int64(s.interval()), tables: mathTables(),
 	}
 	m.columnEnd = m.interval
@@ -277,13 +279,24 @@ func (m *machine) number() uint64 {
 }
 
 // step makes the next event happen. It returns false when the run is over: no
-// more requests arrive and none is under way, or none that can still end. Checks
-// go on for as long as anything else does.
+// more requests arrive and none is under way, or none that can still end, and the
+// servers have finished with what was given up. Checks go on for as long as
+// anything else does, and not beyond the last request.
 func (m *machine) step() bool {
-	if m.events.len() <= m.quiet && m.over() || m.now >= m.endAt && m.open == 0 {
+	if m.events.len() <= m.quiet && m.over() {
 		return false
 	}
 	e := m.events.pop()
+	if e.at >= m.endAt && m.open == 0 {
+		if m.orphans == 0 {
+			m.events.push(e)
+			return false
+		}
+		if e.kind() == evProbe {
+			m.quiet--
+			return true
+		}
+	}
 	m.now = e.at
 	m.out.Events++
 	switch e.kind() {
@@ -387,14 +400,14 @@ func (m *machine) countOpen(by int64) {
 
 // result closes the books. What is still under way then never ends.
 func (m *machine) result() Result {
-	m.countOpen(0)
 	r := &m.out
-	r.Elapsed = time.Duration(m.now)
+	r.Elapsed = time.Duration(m.openSince)
 	r.Total.Hung += uint64(m.open)
 	for i := range m.requests {
 		if q := &m.requests[i]; q.client != nobody && q.start >= m.warm {
 			r.Counts.Hung++
 		}
 	}
+	m.bookBusy()
 	return *r
 }

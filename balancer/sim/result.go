@@ -85,7 +85,7 @@ type Result struct {
 	Duration time.Duration // of the scenario
 	WarmUp   time.Duration // of the scenario
 	Interval time.Duration // of Series
-	Elapsed  time.Duration // when the last request ended
+	Elapsed  time.Duration // when the last request ended, or began if that hangs
 	Events   uint64        // that were simulated
 
 	Counts                // after the warm-up
@@ -97,8 +97,8 @@ type Result struct {
 	Changes []ChangeResult // in the order of the script
 	Series  []Column       // one for each Interval of Duration
 
-	// Area is the number of requests under way, added up over the nanoseconds of
-	// the whole run, and Sojourn the time that all requests took. By Little's law
+	// Area is the number of requests under way, added up over the nanoseconds up to
+	// Elapsed, and Sojourn the time that all requests took. By Little's law
 	// they are equal if none hung.
 	Area, Sojourn Sum
 }
@@ -110,7 +110,7 @@ type ServerResult struct {
 	Attempts  uint64        // received
 	Successes uint64        // of those, as the clients settled them
 	Failures  uint64        // the others, timeouts included
-	Busy      time.Duration // workers' time for them, also if nobody waited
+	Busy      time.Duration // workers' time for them, also if nobody waited; not that of a stall
 	// LongestQueue is of the whole run; so are Ejections and Trips, of all
 	// clients together.
 	LongestQueue int

@@ -25,9 +25,10 @@ const (
 	// ColdStart makes services longer by a factor that falls off as For over the
 	// time passed, from Factor at most to 1 at the end.
 	ColdStart
-	// Down refuses every request with a TransportFailure, after FailTime, and what
-	// was waiting or in service fails so at once. With the name of a zone it is
-	// the loss of the zone.
+	// Down refuses every request with a TransportFailure, after FailTime, and all
+	// that the servers have fails so at once, be it in service, waiting, about to
+	// be refused, held by a Stall or swallowed by a BlackHole. With the name of a
+	// zone it is the loss of the zone.
 	Down
 	// Flapping is Down for the first half of every period Every.
 	Flapping
@@ -35,8 +36,11 @@ const (
 	// Every apart and each for For, and puts each back as a new one. They finish
 	// what they have.
 	Roll
-	// Stall stops all work: nothing begins and nothing ends. What was finished
-	// meanwhile is answered when it is over.
+	// Stall stops all work, as a process that is suspended does: nothing begins and
+	// nothing ends. What is under way, refusals too, takes that much longer. What
+	// arrives meanwhile is noticed when it is over, in the order of arrival, and
+	// only then finds a worker, a place in the queue, or neither. A server that is
+	// Down refuses all the same.
 	Stall
 	// Surge multiplies the rate of all open-loop clients by Factor, from their
 	// next arrivals on. It names no server.
@@ -251,6 +255,11 @@ func (e *effect) slow(now int64) uint64 {
 func scaledDiv(a, b int64) uint64 { return uint64(a) << 16 / uint64(b) }
 
 // script applies what the script says for now and schedules the next boundary.
+//
+// What happens at one instant happens everywhere before anybody reacts to it:
+// first the servers, then who is in the Pools, and then the clients learn what has
+// failed and try again. Server by server, a retry could go to one that is about
+// to fail, or overtake what has long been waiting.
 func (m *machine) script() {
 	load := uint64(q16)
 	was := m.effects
@@ -272,20 +281,17 @@ func (m *machine) script() {
 			if p.active(rank, m.now) {
 				m.effects[si].apply(p, rank)
 			}
-			if _, to := p.span(rank); to == m.now && m.now > 0 {
+			if _, to := p.span(rank); to == m.now {
 				p.pending[rank] = true
 				m.servers[si].pending++
 			}
 		}
 	}
-	m.load = load
 	if next != never {
-		m.scriptAhead = true
 		// Before all else that happens at that instant.
 		m.pushSeq(next, 0, evScript, 0, 0)
-	} else {
-		m.scriptAhead = false
 	}
+	m.load = load
 	moved := false
 	for si := range m.servers {
 		old, e := &was[si], &m.effects[si]
@@ -293,13 +299,17 @@ func (m *machine) script() {
 		if e.down && !old.down {
 			m.crash(si)
 		}
-		if old.stalled && !e.stalled {
-			m.resume(si)
+		switch {
+		case e.stalled && !old.stalled:
+			m.freeze(si)
+		case old.stalled && !e.stalled:
+			m.thaw(si)
 		}
 	}
 	if moved {
 		m.updatePools()
 	}
+	m.fail()
 }
 
 func (e *effect) apply(p *play, rank int) {

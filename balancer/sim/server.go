@@ -23,12 +23,45 @@ type server struct {
 	service   sampler
 	failTime  sampler
 
-	epoch      uint32 // grows with each crash
-	busy       int
-	waiting    int
-	head, tail uint32 // of the queue
-	held       uint32 // finished during a stall, latest first
-	pending    int    // changes that are over and wait for a first success
+	busy    int
+	waiting int
+	line    list // those who wait for a worker
+	pending int  // changes that are over and wait for a first success
+
+	// Of a stall.
+	stalledAt int64
+	frozen    []event // the ends of what it had under way, in their order
+	door      list    // what has come since
+
+	// Workers' time for the measured requests: of the services that have begun,
+	// and what of those was never done.
+	booked, undone Sum
+}
+
+// list is a list of attempts, first in, first out. Both ends are nobody if it is
+// empty.
+type list struct{ head, tail uint32 }
+
+var emptyList = list{head: nobody, tail: nobody}
+
+func (m *machine) enqueue(l *list, ai uint32) {
+	m.attempts[ai].next = nobody
+	if l.tail == nobody {
+		l.head = ai
+	} else {
+		m.attempts[l.tail].next = ai
+	}
+	l.tail = ai
+}
+
+// dequeue takes the first of a list that is not empty.
+func (m *machine) dequeue(l *list) uint32 {
+	ai := l.head
+	l.head = m.attempts[ai].next
+	if l.head == nobody {
+		l.tail = nobody
+	}
+	return ai
 }
 
 func newServer(g Server, id string) server {
@@ -37,7 +70,7 @@ func newServer(g Server, id string) server {
 		slowDown: fixed16(g.SlowDown), errors: threshold(g.Errors), fastFails: threshold(g.FastFails),
 		service:  newSampler(g.Service, Constant(defaultService)),
 		failTime: newSampler(g.FailTime, Constant(defaultFailTime)),
-		head:     nobody, tail: nobody, held: nobody,
+		line:     emptyList, door: emptyList,
 	}
 	if s.workers == 0 {
 		s.workers = 1
@@ -66,23 +99,26 @@ func (m *machine) receive(ai uint32) {
 	s, e := &m.servers[si], &m.effects[si]
 	switch {
 	case e.down:
+		// Nobody is there, so it is not the server that answers.
 		m.refuse(ai, balancer.TransportFailure, s.failTime.sample(a.draw(drawRefusal)))
+		a.place = placeNowhere
 	case e.hole:
 		a.place = placeHole
+	case e.stalled:
+		a.place = placeDoor
+		m.enqueue(&s.door, ai)
+	case a.shallow:
+		c := &m.clients[m.checks[a.request].client]
+		m.refuse(ai, balancer.Success, c.answer.sample(a.draw(drawService)))
 	case e.sink != nil:
 		m.refuse(ai, balancer.Failure, e.sink.sample(a.draw(drawRefusal)))
 	case s.fastFails > 0 && hit(a.draw(drawFastFail), s.fastFails):
 		m.refuse(ai, balancer.Failure, s.failTime.sample(a.draw(drawRefusal)))
-	case !e.stalled && (s.workers < 0 || s.busy < s.workers):
+	case s.workers < 0 || s.busy < s.workers:
 		m.serve(ai)
 	case s.queue < 0 || s.waiting < s.queue:
-		a.place, a.next = placeQueue, nobody
-		if s.tail == nobody {
-			s.head = ai
-		} else {
-			m.attempts[s.tail].next = ai
-		}
-		s.tail = ai
+		a.place = placeQueue
+		m.enqueue(&s.line, ai)
 		s.waiting++
 		if r := &m.out.Servers[si]; s.waiting > r.LongestQueue {
 			r.LongestQueue = s.waiting
@@ -97,10 +133,15 @@ func (m *machine) receive(ai uint32) {
 func (m *machine) refuse(ai uint32, o balancer.Outcome, after int64) {
 	a := &m.attempts[ai]
 	a.place, a.outcome = placeRefused, o
-	if a.probe {
+	m.answerAt(satAdd(m.now, after), ai)
+}
+
+// answerAt schedules the end of an attempt at its server.
+func (m *machine) answerAt(at int64, ai uint32) {
+	if m.attempts[ai].probe {
 		m.quiet++
 	}
-	m.push(satAdd(m.now, after), evAnswer, ai, 0)
+	m.push(at, evAnswer, ai, 0)
 }
 
 // serve begins the service of an attempt. How long it takes and how it ends is
@@ -123,18 +164,15 @@ func (m *machine) serve(ai uint32) {
 	}
 	// Bounded, so that no factor can push the end beyond the range of time.
 	d = min(max(1, d), int64(maxTime))
-	a.place, a.outcome, a.epoch = placeWorker, balancer.Success, s.epoch
+	a.place, a.outcome = placeWorker, balancer.Success
 	if e.errors > 0 && hit(a.draw(drawError), e.errors) {
 		a.outcome = balancer.Failure
 	}
-	if a.probe {
-		m.quiet++
-	}
 	s.busy++
-	if a.sent >= m.warm {
-		m.out.Servers[si].Busy += time.Duration(d)
+	if a.measured {
+		s.booked.add(1, d)
 	}
-	m.push(satAdd(m.now, d), evAnswer, ai, 0)
+	m.answerAt(satAdd(m.now, d), ai)
 }
 
 // answer is the end of an attempt at its server. The worker takes the next from
@@ -142,23 +180,12 @@ func (m *machine) serve(ai uint32) {
 // travels.
 func (m *machine) answer(ai uint32) {
 	a := &m.attempts[ai]
-	si := a.server
-	s := &m.servers[si]
 	if a.probe {
 		m.quiet--
 	}
-	switch {
-	case a.place == placeRefused:
-	case a.epoch != s.epoch:
-		// The server has crashed since, and the client been told.
-		m.release(ai)
-		return
-	case m.effects[si].stalled:
-		a.place, a.next, s.held = placeHeld, s.held, ai
-		return
-	default:
-		s.busy--
-		m.work(si)
+	if a.place == placeWorker {
+		m.servers[a.server].busy--
+		m.work(a.server)
 	}
 	m.reply(ai)
 }
@@ -167,15 +194,11 @@ func (m *machine) answer(ai uint32) {
 // free it is called, so that no worker idles beside a queue.
 func (m *machine) work(si uint32) {
 	s := &m.servers[si]
-	for s.head != nobody && (s.workers < 0 || s.busy < s.workers) {
-		ai := s.head
-		s.head = m.attempts[ai].next
-		if s.head == nobody {
-			s.tail = nobody
-		}
+	for s.line.head != nobody && (s.workers < 0 || s.busy < s.workers) {
+		ai := m.dequeue(&s.line)
 		s.waiting--
 		if m.attempts[ai].request == nobody && s.dropLate {
-			m.release(ai)
+			m.discard(ai)
 			continue
 		}
 		m.serve(ai)
@@ -186,78 +209,31 @@ func (m *machine) work(si uint32) {
 // on from there. The attempt is given back before that: a retry may reuse it.
 func (m *machine) reply(ai uint32) {
 	a := &m.attempts[ai]
-	if a.probe {
-		m.probed(ai, a.outcome)
+	o := a.outcome
+	switch {
+	case a.probe:
+		m.probed(ai, o)
 		m.release(ai)
-		return
-	}
-	if a.request == nobody {
-		if a.sent >= m.warm {
+	case a.request == nobody:
+		if a.measured {
 			m.out.Counts.Wasted++
 		}
 		m.out.Total.Wasted++
-		m.release(ai)
-		return
-	}
-	ri, o := a.request, a.outcome
-	m.settle(ai, o)
-	m.release(ai)
-	m.drive(ri)
-}
-
-// resume is the end of a stall: what was finished meanwhile is answered in the
-// order in which it was finished, and then work begins again.
-func (m *machine) resume(si int) {
-	s := &m.servers[si]
-	// The list has the latest first.
-	first := nobody
-	for ai := s.held; ai != nobody; {
-		next := m.attempts[ai].next
-		m.attempts[ai].next, first = first, ai
-		ai = next
-	}
-	s.held = nobody
-	for ai := first; ai != nobody; {
-		next := m.attempts[ai].next
-		m.servers[si].busy--
-		m.reply(ai)
-		ai = next
-	}
-	m.work(uint32(si))
-}
-
-// crash fails all that a server has. Its workers are free at once; the events
-// of their answers find another epoch.
-func (m *machine) crash(si int) {
-	s := &m.servers[si]
-	s.epoch++
-	s.busy, s.waiting, s.head, s.tail, s.held = 0, 0, nobody, nobody, nobody
-	// All that has a worker, waits for one, is held by a stall or was swallowed.
-	// Services of an earlier life of the server are over already.
-	m.victims = m.victims[:0]
-	for i := range m.attempts {
-		a := &m.attempts[i]
-		if int(a.server) == si && a.place != placeFree && a.place != placeRefused && (a.place != placeWorker || a.epoch == s.epoch-1) {
-			m.victims = append(m.victims, uint32(i))
-		}
-	}
-	for _, ai := range m.victims {
-		a := &m.attempts[ai]
+		m.discard(ai)
+	default:
 		ri := a.request
-		if a.probe {
-			m.probed(ai, balancer.TransportFailure)
-			ri = nobody
-		}
-		if ri != nobody {
-			m.settle(ai, balancer.TransportFailure)
-		}
-		if a.place != placeWorker {
-			m.release(ai)
-		}
-		if ri != nobody {
-			m.drive(ri)
-		}
+		m.settle(ai, o)
+		m.release(ai)
+		m.drive(ri)
 	}
+}
+
+// discard gives back an attempt that no client waits for.
+func (m *machine) discard(ai uint32) {
+	if !m.attempts[ai].probe {
+		m.orphans--
+	}
+	m.release(ai)
 }
 
 // newAttempt takes an attempt from the slab, the one given back last, which is
@@ -276,11 +252,7 @@ func (m *machine) newAttempt() uint32 {
 func (m *machine) release(ai uint32) {
 	a := &m.attempts[ai]
 	a.gen++
-	a.place, a.request = placeFree, nobody
-	if a.probe {
-		a.next, m.freeProbe = m.freeProbe, ai
-		return
-	}
+	a.place, a.request, a.probe, a.shallow = placeFree, nobody, false, false
 	a.next, m.freeAttempt = m.freeAttempt, ai
 }
 

@@ -58,7 +58,7 @@
 // same service times, and a request that is left out (Client.Skip) changes no
 // other request's draws. Nothing but integers is counted, and nothing is counted
 // before everything is over: a run ends when the last request has ended, not when
-// the last one has begun.
+// the last one has begun, and when the servers have done what they were left with.
 //
 // The tests hold the model against Erlang's formula for M/M/c, Little's law, the
 // supermarket formula for two random choices, and conservation of work.

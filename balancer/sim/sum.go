@@ -23,6 +23,12 @@ func (s *Sum) add(n, d int64) {
 	s.Hi += hi + carry
 }
 
+// less is the sum without another, which is part of it.
+func (s Sum) less(o Sum) Sum {
+	lo, borrow := bits.Sub64(s.Lo, o.Lo, 0)
+	return Sum{Hi: s.Hi - o.Hi - borrow, Lo: lo}
+}
+
 // over is the sum divided by n, rounded down. n must be positive.
 func (s Sum) over(n uint64) time.Duration {
 	if s.Hi >= n {
