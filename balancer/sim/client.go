@@ -13,6 +13,7 @@ type client struct {
 	*Client
 	pool     *balancer.Pool[*node]
 	index    uint32
+	place    uint64 // group<<32 | number in the group
 	salt     uint64
 	arrivals uint64 // what does not depend on n of draw(salt, streamArrival, n)
 	sees     []int  // servers, by index
@@ -24,52 +25,22 @@ type client struct {
 	probeEnds bool // a probe that passes may end an ejection
 
 	sent   uint64   // open-loop arrivals so far
-	gap    uint64   // mean time between them, in q16 nanoseconds
-	nextAt uint64   // the next one, in q16
+	gap    uint64   // mean time between them at a load of 1, in q16 nanoseconds
+	from   uint64   // since when the next one is awaited, in q16
+	left   uint64   // the time from then to it at a load of 1, in q16
+	nextAt uint64   // when it comes at the load that is, in q16
 	users  []uint64 // requests of each user so far
 
 	limits limits // of attempts that are out, oldest first
 	armed  bool   // an evTimeout is in the queue
 }
 
-// limits is a ring of time limits. All attempts of a client have the same
-// timeout, so they end in the order in which they began, and one event for the
-// oldest is enough.
-type limits struct {
-	ring     []limit
-	at, size int
-}
-
-type limit struct {
-	at       int64
-	seq      uint64
-	attempt  uint32
-	attemptG uint32
-}
-
-func (l *limits) push(x limit) {
-	if l.size == len(l.ring) {
-		bigger := make([]limit, max(16, 2*len(l.ring)))
-		n := copy(bigger, l.ring[l.at:])
-		copy(bigger[n:], l.ring[:l.at])
-		l.ring, l.at = bigger, 0
-	}
-	l.ring[(l.at+l.size)&(len(l.ring)-1)] = x
-	l.size++
-}
-
-func (l *limits) first() *limit { return &l.ring[l.at] }
-
-func (l *limits) drop() {
-	l.at = (l.at + 1) & (len(l.ring) - 1)
-	l.size--
-}
-
-// newClient makes a client of a group. Its salt depends on the seed and its index
-// alone, so that a change of one group's settings leaves the others' draws as
-// they were. The caller adds the Pool.
-func newClient(m *machine, g *Client, index uint32) client {
-	c := client{Client: g, index: index, salt: draw(m.s.Seed, streamClient, uint64(index))}
+// newClient makes client k of group gi. Its salt depends on the seed and those two
+// alone, so that a change of one group, be it of how many they are, leaves the
+// others' draws as they were. The caller adds the Pool.
+func newClient(m *machine, gi, k int) client {
+	g, place := &m.s.Clients[gi], uint64(gi)<<32|uint64(k)
+	c := client{Client: g, index: uint32(len(m.clients)), place: place, salt: draw(m.s.Seed, streamClient, place)}
 	c.arrivals = saltOf(c.salt, streamArrival)
 	c.sees = make([]int, len(m.nodes))
 	for i := range c.sees {
@@ -101,82 +72,6 @@ func newClient(m *machine, g *Client, index uint32) client {
 		c.users = make([]uint64, g.Users)
 	}
 	return c
-}
-
-// begin schedules the first requests of a client. Users begin at different points
-// of their first pause: started together they would stay in step for as long as
-// the answers take the same time.
-func (m *machine) begin(ci uint32) {
-	c := &m.clients[ci]
-	if c.Users == 0 {
-		m.scheduleArrival(c)
-		return
-	}
-	for u := range c.users {
-		at := int64(0)
-		if !c.Think.isZero() {
-			x := draw(c.salt, streamThink, uint64(u+1)<<32)
-			at = int64(below(mix(x+golden), uint64(c.think.sample(x))))
-		}
-		if at < m.endAt {
-			m.push(at, evUser, ci, uint32(u))
-		}
-	}
-}
-
-// scheduleArrival schedules the client's next open-loop request, if there is one
-// before the end. Arrivals are added up with 16 binary places, so that a gap that
-// is no whole number of nanoseconds does not drift. One arrival at a time is in
-// the queue, however many are to come.
-func (m *machine) scheduleArrival(c *client) {
-	var at int64
-	switch {
-	case len(c.Times) > 0:
-		if c.sent >= uint64(len(c.Times)) {
-			return
-		}
-		at = int64(c.Times[c.sent])
-	default:
-		gap := c.gap
-		if m.load != q16 {
-			// Both have 16 places; a gap is below 2^63.
-			gap = uint64(shiftSat(gap<<1, q32/m.load, 17))
-		}
-		x := mix(c.arrivals + c.sent*golden)
-		switch {
-		case !c.Even:
-			c.nextAt += uint64(shiftSat(gap, m.tables.exponential(x), 32))
-		case c.sent == 0:
-			c.nextAt += below(x, gap)
-		default:
-			c.nextAt += gap
-		}
-		at = int64(min(c.nextAt>>16, uint64(never)))
-	}
-	if at >= m.endAt {
-		return
-	}
-	m.push(at, evArrive, c.index, 0)
-}
-
-// arrive begins an open-loop request.
-func (m *machine) arrive(ci uint32) {
-	c := &m.clients[ci]
-	c.sent++
-	id := c.sent
-	// The next arrival goes first: it fills the hole that this one has left at
-	// the top of the heap, and rarely sinks far.
-	m.scheduleArrival(c)
-	m.request(ci, 0, id)
-}
-
-// userSends begins a request of a user. Its number has the user in it: numbers
-// counted over all users would depend on who was answered first, and a request
-// that is left out would change all that follow.
-func (m *machine) userSends(ci, user uint32) {
-	c := &m.clients[ci]
-	c.users[user]++
-	m.request(ci, user, uint64(user+1)<<32|c.users[user])
 }
 
 // request begins a request, unless it is to be skipped. A user whose request is
@@ -268,47 +163,11 @@ func (m *machine) send(ri uint32, si int) {
 	end := satAdd(m.now, int64(c.Timeout))
 	switch {
 	case r.deadline != never && (c.Timeout == 0 || r.deadline < end):
-		m.push(r.deadline, evExpire, ai, a.gen)
+		m.expireAt(r.deadline, ai)
 	case c.Timeout > 0:
-		x := limit{at: end, seq: m.number(), attempt: ai, attemptG: a.gen}
-		c.limits.push(x)
-		if !c.armed {
-			c.armed = true
-			m.pushSeq(x.at, x.seq, evTimeout, c.index, 0)
-		}
+		m.limit(c, end, ai)
 	}
 	m.receive(ai)
-}
-
-// timeouts ends the client's oldest attempt, if it still waits, and schedules
-// the next limit that matters. Each limit keeps the number that it was given when
-// its attempt began, so that the order of events is the one that an event for
-// each of them would have.
-func (m *machine) timeouts(ci uint32) {
-	c := &m.clients[ci]
-	x := *c.limits.first()
-	c.limits.drop()
-	// A retry may push a limit of its own: armed stays set until this is over.
-	if m.waits(x) {
-		m.giveUp(x.attempt)
-	}
-	c.armed = false
-	for c.limits.size > 0 {
-		x := c.limits.first()
-		if m.waits(*x) {
-			c.armed = true
-			m.pushSeq(x.at, x.seq, evTimeout, ci, 0)
-			return
-		}
-		c.limits.drop()
-	}
-}
-
-// waits tells whether the attempt of a limit has not been settled yet. The slot
-// may have a new tenant since, which the generation tells apart.
-func (m *machine) waits(x limit) bool {
-	a := &m.attempts[x.attempt]
-	return a.gen == x.attemptG && a.request != nobody
 }
 
 // giveUp ends an attempt for its client, which waits no longer. The server does
@@ -409,17 +268,5 @@ func (m *machine) finish(ri uint32, end balancer.End) {
 			pause = int64(time.Millisecond)
 		}
 		m.userThinks(c, user, id, pause)
-	}
-}
-
-// userThinks schedules the next request of a user, after a pause of at least
-// that much.
-func (m *machine) userThinks(c *client, user uint32, id uint64, least int64) {
-	pause := least
-	if !c.Think.isZero() {
-		pause = max(pause, c.think.sample(draw(c.salt, streamThink, id)))
-	}
-	if at := satAdd(m.now, pause); at < m.endAt {
-		m.push(at, evUser, c.index, user)
 	}
 }

@@ -18,6 +18,7 @@ const (
 	streamThink
 	streamSubset
 	streamProbe
+	streamBegin
 )
 
 // Purposes of the draws of one attempt.

@@ -67,3 +67,12 @@ func (m *Machine) Load() map[string]int {
 	}
 	return out
 }
+
+// Waits is how many events and limits there is room for.
+func (m *Machine) Waits() int {
+	n := cap(m.m.events.q)
+	for i := range m.m.clients {
+		n += len(m.m.clients[i].limits.ring)
+	}
+	return n
+}

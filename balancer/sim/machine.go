@@ -38,9 +38,9 @@ type machine struct {
 	clkAt   int64 // where clk stands
 	seq     uint64
 	events  heap
-	endAt   int64 // Duration
-	warm    int64 // WarmUp
-	load    uint64
+	endAt   int64  // Duration
+	warm    int64  // WarmUp
+	load    uint64 // in q40
 	clients []client
 	servers []server
 	nodes   []*node
@@ -55,6 +55,7 @@ type machine struct {
 	orphans     int      // attempts that a server has and no client waits for
 	victims     []uint32 // of the crashes of this instant
 	stale       []event  // scratch
+	tidyAt      int      // so many events call for expireAt to look for stale ones
 
 	plays          []play
 	effects, spare []effect
@@ -125,7 +126,7 @@ func newMachine(s Scenario) (*machine, error) {
 	}
 	m := &machine{
 		s: s, start: time.Unix(0, 0).UTC(), endAt: int64(s.Duration), warm: int64(s.WarmUp),
-		load: q16, freeRequest: nobody, freeAttempt: nobody, byID: map[string]int{},
+		load: q40, freeRequest: nobody, freeAttempt: nobody, byID: map[string]int{}, tidyAt: minTidy,
 		interval: int64(s.interval()), tables: mathTables(),
 	}
 	m.columnEnd = m.interval
@@ -198,6 +199,7 @@ func (m *machine) addScript() {
 			p.end = m.endAt
 		}
 		p.service = newSampler(c.Service, Constant(defaultFailTime))
+		p.load = c.loadOf()
 		p.result.Kind, p.result.At, p.result.For = c.Kind, c.At, c.For
 		p.result.Servers = len(p.servers)
 	}
@@ -207,15 +209,18 @@ func (m *machine) addScript() {
 func (m *machine) addClients() error {
 	for gi := range m.s.Clients {
 		g := &m.s.Clients[gi]
-		for range atLeastOne(g.Count) {
-			c := newClient(m, g, uint32(len(m.clients)))
+		for k := range atLeastOne(g.Count) {
+			c := newClient(m, gi, k)
 			cfg := m.s.Pool
 			if g.Pool != nil {
 				cfg = *g.Pool
 			}
 			cfg.Clock = m.clk
-			if cfg.Seed == 0 {
-				cfg.Seed = draw(m.s.Seed, streamPool, uint64(c.index)) | 1
+			switch {
+			case cfg.Seed == 0:
+				cfg.Seed = draw(m.s.Seed, streamPool, c.place) | 1
+			case c.index > 0:
+				cfg.Seed = draw(cfg.Seed, streamPool, c.place) | 1
 			}
 			if c.Checks != nil {
 				cfg.StartUnhealthy = !c.Checks.Probe.StartHealthy
@@ -309,7 +314,7 @@ func (m *machine) step() bool {
 	case evTimeout:
 		m.timeouts(e.a)
 	case evExpire:
-		if a := &m.attempts[e.a]; a.gen == e.b && a.request != nobody {
+		if m.waits(limit{attempt: e.a, attemptG: e.b}) {
 			m.giveUp(e.a)
 		}
 	case evRetry:

@@ -51,7 +51,8 @@ type Scenario struct {
 
 	// Pool sets up the Pool of every client. Its Clock must be nil: it is the
 	// simulation's. If its Seed is zero, every client has a seed of its own, drawn
-	// from the scenario's; else all have this one. For a client with Checks, its
+	// from the scenario's; else the first client has this one, and the others have
+	// seeds drawn from it. For a client with Checks, its
 	// StartUnhealthy follows them. Its OnEvent is called on the simulation's
 	// goroutine.
 	Pool balancer.Config

@@ -42,8 +42,9 @@ const (
 	// only then finds a worker, a place in the queue, or neither. A server that is
 	// Down refuses all the same.
 	Stall
-	// Surge multiplies the rate of all open-loop clients by Factor, from their
-	// next arrivals on. It names no server.
+	// Surge multiplies the rate of all clients that have a Rate by Factor, at once
+	// and until it ends: what is left of the time to a client's next request changes
+	// by that ratio. It names no server.
 	Surge
 )
 
@@ -167,6 +168,7 @@ type play struct {
 	servers []int
 	end     int64 // never, if it has none
 	service sampler
+	load    uint64 // of a Surge, in q40
 	result  *ChangeResult
 	ejected []bool // by client*len(servers)+rank: counted
 	pending []bool // by rank: over, and no success since
@@ -261,7 +263,7 @@ func scaledDiv(a, b int64) uint64 { return uint64(a) << 16 / uint64(b) }
 // failed and try again. Server by server, a retry could go to one that is about
 // to fail, or overtake what has long been waiting.
 func (m *machine) script() {
-	load := uint64(q16)
+	load := uint64(q40)
 	was := m.effects
 	m.effects, m.spare = m.spare[:0], was
 	for i := range m.servers {
@@ -273,7 +275,7 @@ func (m *machine) script() {
 		next = min(next, p.next(m.now))
 		if p.Kind == Surge {
 			if p.active(0, m.now) {
-				load = p.factor()
+				load = p.load
 			}
 			continue
 		}
@@ -291,7 +293,9 @@ func (m *machine) script() {
 		// Before all else that happens at that instant.
 		m.pushSeq(next, 0, evScript, 0, 0)
 	}
-	m.load = load
+	if load != m.load {
+		m.reload(load)
+	}
 	moved := false
 	for si := range m.servers {
 		old, e := &was[si], &m.effects[si]
