@@ -162,7 +162,7 @@ func TestStraySettings(t *testing.T) {
 		"Factor":  "brownout cold_start surge",
 		"Share":   "errors",
 		"Service": "brownout sinkhole",
-		"Every":   "flapping roll",
+		"Every":   "cold_start flapping roll",
 	}
 	for k := sim.Brownout; k <= sim.Surge; k++ {
 		for field, kinds := range uses {

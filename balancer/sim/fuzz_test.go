@@ -29,7 +29,7 @@ func fit(c sim.Change) sim.Change {
 	if k != sim.Errors {
 		c.Share = 0
 	}
-	if k != sim.Flapping && k != sim.Roll {
+	if k != sim.Flapping && k != sim.Roll && k != sim.ColdStart {
 		c.Every = 0
 	}
 	return c

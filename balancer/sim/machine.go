@@ -132,7 +132,7 @@ func newMachine(s Scenario) (*machine, error) {
 	m.columnEnd = m.interval
 	m.clk = clock.NewManual(m.start)
 	m.out.Seed, m.out.Duration, m.out.WarmUp, m.out.Interval = s.Seed, s.Duration, s.WarmUp, s.interval()
-	m.out.Series = make([]Column, (m.endAt+m.interval-1)/m.interval)
+	m.out.Series = make([]Column, 1+(m.endAt-1)/m.interval)
 	m.addServers()
 	m.addScript()
 	if err := m.addClients(); err != nil {

@@ -18,6 +18,7 @@ const zonePrefix = "zone:"
 
 const (
 	maxCount  = 1 << 20 // of servers, of clients, of users
+	maxPairs  = 1 << 24 // of a client and a server or a user
 	maxFactor = 1e6
 	maxRate   = 1e9
 )
@@ -52,9 +53,8 @@ type Scenario struct {
 	// Pool sets up the Pool of every client. Its Clock must be nil: it is the
 	// simulation's. If its Seed is zero, every client has a seed of its own, drawn
 	// from the scenario's; else the first client has this one, and the others have
-	// seeds drawn from it. For a client with Checks, its
-	// StartUnhealthy follows them. Its OnEvent is called on the simulation's
-	// goroutine.
+	// seeds drawn from it. For a client with Checks, its StartUnhealthy follows
+	// them. Its OnEvent is called on the simulation's goroutine.
 	Pool balancer.Config
 }
 
@@ -203,13 +203,18 @@ func (s Scenario) Validate() error {
 		if err := v.validate(field); err != nil {
 			return err
 		}
+		if servers += atLeastOne(v.Count); servers > maxCount {
+			return bad("Scenario.Servers", servers, "at most 1048576 in all")
+		}
+	}
+	for i, v := range s.Servers {
+		field := fmt.Sprintf("Scenario.Servers[%d]", i)
 		for k := range atLeastOne(v.Count) {
 			if seen[v.id(k)] {
 				return bad(field+".Name", fmt.Sprintf("%q", v.Name), "distinct ids; "+v.id(k)+" is taken")
 			}
 			seen[v.id(k)] = true
 		}
-		servers += atLeastOne(v.Count)
 	}
 	// A Change that names several must not mean one other server too.
 	for i, v := range s.Servers {
@@ -217,14 +222,23 @@ func (s Scenario) Validate() error {
 			return bad(fmt.Sprintf("Scenario.Servers[%d].Name", i), fmt.Sprintf("%q", v.Name), "not the id of a server of another group")
 		}
 	}
+	pairs := int64(0)
 	for i, c := range s.Clients {
 		if err := c.validate(fmt.Sprintf("Scenario.Clients[%d]", i), servers); err != nil {
 			return err
 		}
+		// Each client has a Pool, which has something of each server that it sees.
+		sees := servers
+		if c.Sees > 0 {
+			sees = c.Sees
+		}
+		if pairs += int64(atLeastOne(c.Count)) * int64(max(sees, c.Users)); pairs > maxPairs {
+			return bad("Scenario.Clients", pairs, "at most 16777216 pairs of a client and a server or a user of it")
+		}
 	}
 	for i, c := range s.Script {
 		field := fmt.Sprintf("Scenario.Script[%d]", i)
-		if err := c.validate(field, s.Servers); err != nil {
+		if err := c.validate(field, s.Duration, s.Servers); err != nil {
 			return err
 		}
 		if err := c.stray(field); err != nil {
@@ -252,7 +266,7 @@ func (c Change) stray(field string) error {
 		return bad(field+".Share", c.Share, "0 "+none)
 	case k != Brownout && k != Sinkhole && !c.Service.isZero():
 		return bad(field+".Service", c.Service, "none "+none)
-	case k != Flapping && k != Roll && c.Every != 0:
+	case k != Flapping && k != Roll && k != ColdStart && c.Every != 0:
 		return bad(field+".Every", c.Every, "0 "+none)
 	}
 	return nil

@@ -23,7 +23,8 @@ const (
 	// BlackHole accepts every new request and never answers.
 	BlackHole
 	// ColdStart makes services longer by a factor that falls off as For over the
-	// time passed, from Factor at most to 1 at the end.
+	// time passed, from Factor at most to 1 at the end. With Every set the servers
+	// start one after the other, Every apart, as after a Roll.
 	ColdStart
 	// Down refuses every request with a TransportFailure, after FailTime, and all
 	// that the servers have fails so at once, be it in service, waiting, about to
@@ -98,7 +99,9 @@ type Change struct {
 	Share float64
 	// Service is for Brownout and Sinkhole.
 	Service Dist
-	// Every is for Flapping and Roll. If zero, 10s.
+	// Every is for Flapping, of which it is at least a millionth of the time that it
+	// lasts, for Roll and for ColdStart. If zero, 10s, and for a ColdStart all
+	// servers at once.
 	Every time.Duration
 }
 
@@ -116,7 +119,15 @@ func (c Change) factor() uint64 {
 	return max(1, fixed16(c.Factor))
 }
 
-func (c Change) validate(field string, servers []Server) error {
+// lasts is how long the change lasts in a run of some duration.
+func (c Change) lasts(duration time.Duration) time.Duration {
+	if c.For > 0 {
+		return c.For
+	}
+	return max(0, duration-c.At)
+}
+
+func (c Change) validate(field string, duration time.Duration, servers []Server) error {
 	switch {
 	case c.Kind < Brownout || c.Kind > Surge:
 		return bad(field+".Kind", c.Kind, "one of the Kind constants")
@@ -132,6 +143,8 @@ func (c Change) validate(field string, servers []Server) error {
 		return bad(field+".Share", c.Share, "0 to 1")
 	case c.Every < 0 || c.Every > maxTime || c.Every == 1:
 		return bad(field+".Every", c.Every, "0, or 2ns to 48h")
+	case c.Kind == Flapping && c.lasts(duration)/time.Duration(c.every()) > 1e6:
+		return bad(field+".Every", c.Every, "at least a millionth of the time that it lasts")
 	case c.First < 0:
 		return bad(field+".First", c.First, ">= 0")
 	case c.Kind != Surge && len(c.match(servers)) == 0:
@@ -179,12 +192,15 @@ type play struct {
 // span is when the change concerns the server of a rank.
 func (p *play) span(rank int) (from, to int64) {
 	from, to = int64(p.At), p.end
-	if p.Kind == Roll {
-		from += int64(rank) * p.every()
-		to = from + int64(p.For)
+	if p.staggered() {
+		from = satAdd(from, int64(satMul(uint64(rank), uint64(p.every()))))
+		to = satAdd(from, int64(p.For))
 	}
 	return from, to
 }
+
+// staggered tells whether the servers have their turns one after the other.
+func (c Change) staggered() bool { return c.Kind == Roll || c.Kind == ColdStart && c.Every > 0 }
 
 // active tells whether the change acts on the server of a rank at now. It is a
 // function of the time alone, so that no boundary can be missed.
@@ -204,7 +220,7 @@ func (p *play) next(now int64) int64 {
 			at = t
 		}
 	}
-	if p.Kind == Roll {
+	if p.staggered() {
 		for rank := range p.servers {
 			from, to := p.span(rank)
 			see(from)
