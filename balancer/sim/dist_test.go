@@ -124,9 +124,9 @@ func TestDistMoments(t *testing.T) {
 }
 
 func TestReadSamples(t *testing.T) {
-	got, err := sim.ReadSamples(strings.NewReader("# pings\n12.5\n\n 3ms \n250us\n"))
+	got, err := sim.ReadSamples(strings.NewReader("# pings\n12.5\n\n 3ms \n250us\n0\n"))
 	require.NoError(t, err)
-	require.Equal(t, []time.Duration{12500 * time.Microsecond, 3 * ms, 250 * time.Microsecond}, got)
+	require.Equal(t, []time.Duration{12500 * time.Microsecond, 3 * ms, 250 * time.Microsecond, 0}, got)
 	for text, want := range map[string]string{"1\nx": "line 2", "-1": "line 1", "NaN": "line 1", "1e3": "line 1"} {
 		_, err := sim.ReadSamples(strings.NewReader(text))
 		require.ErrorContains(t, err, want)
@@ -169,4 +169,18 @@ func TestHistogram(t *testing.T) {
 	big.Add(math.MaxInt64)
 	require.Equal(t, time.Duration(math.MaxInt64), big.Quantile(1))
 	require.Zero(t, big.Min())
+}
+
+// Every name reads back, and there are no others.
+func TestShapeNames(t *testing.T) {
+	for s := sim.ShapeConstant; s <= sim.ShapeSamples; s++ {
+		text, err := s.MarshalText()
+		require.NoError(t, err)
+		var back sim.Shape
+		require.NoError(t, back.UnmarshalText(text))
+		require.Equal(t, s, back)
+	}
+	require.Equal(t, "Shape(6)", (sim.ShapeSamples + 1).String())
+	require.Equal(t, "Shape(255)", sim.Shape(255).String())
+	require.ErrorContains(t, new(sim.Shape).UnmarshalText([]byte("Shape(6)")), "want one of constant, exponential")
 }
