@@ -219,10 +219,9 @@ func (w *Writer) write(l *Line) error {
 	return w.err
 }
 
+// flush hands on what was written; there was no error so far.
 func (w *Writer) flush() {
-	if w.err == nil {
-		_, w.err = w.w.Write(w.b)
-	}
+	_, w.err = w.w.Write(w.b)
 	w.b = w.b[:0]
 }
 

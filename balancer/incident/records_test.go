@@ -2,11 +2,13 @@ package incident_test
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/balancer"
+	"github.com/evenkeel-go/evenkeel/balancer/incident"
 	"github.com/evenkeel-go/evenkeel/outlier"
 	"github.com/stretchr/testify/require"
 )
@@ -88,6 +90,24 @@ func TestRecordProgressDecides(t *testing.T) {
 		require.Equal(t, balancer.EndDeadline, x.Next().End)
 		require.Contains(t, p.verifies(t), `"deadline":"1"`)
 	})
+}
+
+// The number of a request that was under way is in use, also at its second
+// attempt.
+func TestRecordNumberInUse(t *testing.T) {
+	p := newLive(t, balancer.Config{}, 3)
+	x := p.Start(balancer.Request{})
+	require.Equal(t, balancer.StepSend, x.Next().Kind)
+	x.Done(balancer.Report{Outcome: balancer.TransportFailure})
+	require.Equal(t, balancer.StepSend, x.Next().Kind)
+	p.rec.Attach(p)
+	d := p.rec.Dump()
+	f, err := d.Reader().File()
+	require.NoError(t, err)
+	f.Lines = []incident.Line{{Kind: incident.InAcquire, Request: 1}}
+	err = incident.Replay(io.Discard, f.Reader(), d.Config)
+	require.ErrorContains(t, err, "request 1 has an attempt out, and its number is in use")
+	require.ErrorIs(t, err, incident.ErrInput)
 }
 
 // A record that names no member is an error, not a panic.

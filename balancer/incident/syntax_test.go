@@ -367,6 +367,7 @@ func TestSpellings(t *testing.T) {
 		f, err := incident.Read(bytes.NewReader(scenario(given)))
 		require.NoError(t, err, given)
 		require.Equal(t, want, f.Lines[0].String())
+		require.False(t, f.Lines[0].HasDeadline)
 	}
 	plain := `{"incident":1,"lib":"evenkeel/0","seed":7,"start":"2026-01-02T15:04:05Z","config":{},"members":[{"b":"a"}]}`
 	lax := `{"incident":1,"lib":"evenkeel/0","seed":7,"start":"2026-01-02T15:04:05.000Z","note":"","keys":"","config":{},"members":[{"b":"a"}],"state":""}`
