@@ -55,19 +55,31 @@ func TestClientsDrawApart(t *testing.T) {
 		first[a.Server]++
 	}
 	require.Len(t, first, 10, "a hundred first requests, ten servers")
-	// The first client's seed is the one that is set.
-	s.Clients[0].Count = 1
-	s.Clients[0].Times = make([]time.Duration, 30)
-	_, one := watch(t, s)
+	// The first client's seed is the one that is set, of each Config.
+	other := s.Pool
+	s.Clients = []sim.Client{
+		{Count: 2, Times: make([]time.Duration, 30), Pool: &other},
+		{Count: 2, Times: make([]time.Duration, 30)},
+	}
+	picks := [4][30]string{}
+	_, all = watch(t, s)
+	for _, a := range all {
+		picks[a.Client][a.Request-1] = a.Server
+	}
+	require.NotEqual(t, picks[0], picks[1])
+	require.NotEqual(t, picks[2], picks[3])
+	require.NotEqual(t, picks[1], picks[3])
 	var members []member
 	for i := range 10 {
 		members = append(members, member(fmt.Sprintf("s-%d", i)))
 	}
 	pool, err := balancer.NewPool(s.Pool, members...)
 	require.NoError(t, err)
-	for _, a := range one {
-		try := pool.Start(balancer.Request{ID: a.Request})
-		require.Equal(t, a.Server, try.Next().Lease.Upstream().ID())
+	for i := range 30 {
+		try := pool.Start(balancer.Request{ID: uint64(i + 1)})
+		id := try.Next().Lease.Upstream().ID()
+		require.Equal(t, id, picks[0][i])
+		require.Equal(t, id, picks[2][i])
 	}
 }
 

@@ -207,19 +207,22 @@ func (m *machine) addScript() {
 
 // addClients makes the clients with a Pool each, all on the one clock.
 func (m *machine) addClients() error {
+	seeded := false // a client has the seed of Scenario.Pool
 	for gi := range m.s.Clients {
 		g := &m.s.Clients[gi]
 		for k := range atLeastOne(g.Count) {
 			c := newClient(m, gi, k)
-			cfg := m.s.Pool
+			cfg, first := m.s.Pool, !seeded
 			if g.Pool != nil {
-				cfg = *g.Pool
+				cfg, first = *g.Pool, k == 0
+			} else {
+				seeded = true
 			}
 			cfg.Clock = m.clk
 			switch {
 			case cfg.Seed == 0:
 				cfg.Seed = draw(m.s.Seed, streamPool, c.place) | 1
-			case c.index > 0:
+			case !first:
 				cfg.Seed = draw(cfg.Seed, streamPool, c.place) | 1
 			}
 			if c.Checks != nil {

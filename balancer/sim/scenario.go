@@ -52,9 +52,10 @@ type Scenario struct {
 
 	// Pool sets up the Pool of every client. Its Clock must be nil: it is the
 	// simulation's. If its Seed is zero, every client has a seed of its own, drawn
-	// from the scenario's; else the first client has this one, and the others have
-	// seeds drawn from it. For a client with Checks, its StartUnhealthy follows
-	// them. Its OnEvent is called on the simulation's goroutine.
+	// from the scenario's; else the first client with this Config has that one, and
+	// the others have seeds drawn from it; so it is with Client.Pool. For a client
+	// with Checks, its StartUnhealthy follows them. Its OnEvent is called on the
+	// simulation's goroutine.
 	Pool balancer.Config
 }
 
