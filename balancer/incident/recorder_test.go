@@ -172,7 +172,7 @@ func TestRecorderWithoutGap(t *testing.T) {
 	n := 0
 	rec, p, _, _ := failing(t, 2, incident.Config{Gap: -time.Second, OnTrigger: func(incident.Incident) { n++ }})
 	rec.Attach(p)
-	for _, at := range []int64{100, 100, 99} {
+	for _, at := range []int64{100, 100, 90} {
 		rec.OnEvent(balancer.Event{Kind: balancer.BreakerOpened, Upstream: "m0", At: time.Unix(at, 0)})
 	}
 	require.Equal(t, 3, n)

@@ -93,11 +93,13 @@ func (p *player) snapshot(h *Header) balancer.Snapshot {
 	return s
 }
 
-// feed gives one input to the Pool and appends what its tape says of it: also of
-// one that cannot be fed, since what was due before it has happened all the same.
+// feed gives one input to the Pool and appends what its tape says of it. One that
+// cannot be fed leaves the Pool and its time as they are.
 func (p *player) feed(l *Line, out []Line) ([]Line, error) {
 	p.clk.Set(epoch.Add(l.At))
-	err := p.input(l)
+	if err := p.input(l); err != nil {
+		return out, err
+	}
 	p.records = p.tape.Drain(p.records[:0])
 	fed := false
 	for i := range p.records {
@@ -105,8 +107,6 @@ func (p *player) feed(l *Line, out []Line) ([]Line, error) {
 		out = p.trans.lines(&p.records[i], out)
 	}
 	switch {
-	case err != nil:
-		return out, err
 	case p.trans.err != nil:
 		return out, p.trans.err
 	case !fed && l.Kind == InNext:
@@ -124,12 +124,16 @@ func (p *player) feed(l *Line, out []Line) ([]Line, error) {
 // busy tells whether a request of that number has an attempt out. Two of them at
 // a time could not be told apart.
 func (p *player) busy(request uint64) bool {
-	try := p.before[request]
+	latest := 0
 	if t := p.tries[request]; t != nil {
-		try = t.Retries()
+		latest = t.Retries()
 	}
-	_, out := p.leases[leaseID{request, try}]
-	return out
+	for _, try := range [...]int{0, latest, p.before[request]} {
+		if _, out := p.leases[leaseID{request, try}]; out {
+			return true
+		}
+	}
+	return false
 }
 
 func (p *player) input(l *Line) error {

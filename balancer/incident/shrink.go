@@ -113,7 +113,6 @@ func (s *shrinker) replay(units []int, members []balancer.Member) (*File, error)
 	if err != nil {
 		return nil, err
 	}
-	fed := 0
 	for i := range s.f.Lines {
 		if s.unit[i] < 0 {
 			continue
@@ -134,19 +133,16 @@ func (s *shrinker) replay(units []int, members []balancer.Member) (*File, error)
 		if p.trans.err != nil {
 			return nil, p.trans.err
 		}
-		out.Lines = lines
 		if err != nil {
-			continue // it has lost its object, and moved time at most
+			continue // it has lost its object, and done nothing
 		}
 		for i := n; i < len(lines); i++ {
 			if lines[i].Kind.In() {
 				lines[i] = l
 			}
 		}
-		fed = len(lines)
+		out.Lines = lines
 	}
-	// What time has brought stands before the input that found it.
-	out.Lines = out.Lines[:fed]
 	return out, nil
 }
 
