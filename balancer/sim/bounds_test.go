@@ -154,6 +154,21 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// One server has the name of its group for an id, several have numbers.
+func TestIDs(t *testing.T) {
+	r := run(t, sim.Scenario{
+		Duration: time.Second,
+		Servers:  []sim.Server{{}, {Name: "a", Count: 1}, {Name: "b", Count: 2}},
+		Clients:  []sim.Client{at(0)},
+		Pool:     bare(nil),
+	})
+	var ids []string
+	for _, v := range r.Servers {
+		ids = append(ids, v.ID)
+	}
+	require.Equal(t, []string{"s", "a", "b-0", "b-1"}, ids)
+}
+
 // A setting that its kind of Change does not know is an error, not silence.
 func TestStraySettings(t *testing.T) {
 	uses := map[string]string{
