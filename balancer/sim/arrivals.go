@@ -81,8 +81,8 @@ func (c *client) await(load uint64) int64 {
 func (m *machine) reload(load uint64) {
 	was := m.load
 	m.load = load
-	if m.now == 0 {
-		return // nothing is scheduled yet
+	if m.now == 0 || m.now >= m.endAt {
+		return // nothing is scheduled yet, or will be any more
 	}
 	m.stale = m.events.take(m.stale[:0], func(e event) bool {
 		return e.kind() == evArrive && m.clients[e.a].Rate > 0
@@ -93,12 +93,10 @@ func (m *machine) reload(load uint64) {
 		if c.Rate == 0 {
 			continue
 		}
+		// The arrival is still to come, so that this is less than what is left, up to
+		// the rounding, and fits.
 		hi, lo := bits.Mul64(now-c.from, was)
-		spent := hi<<24 | lo>>40
-		if hi>>40 != 0 {
-			spent = math.MaxUint64
-		}
-		c.left -= min(c.left, spent)
+		c.left -= min(c.left, hi<<24|lo>>40)
 		c.from = now
 		if at := c.await(load); at < m.endAt {
 			m.push(at, evArrive, c.index, 0)

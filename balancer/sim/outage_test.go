@@ -88,6 +88,43 @@ func TestCrashOrder(t *testing.T) {
 	}
 }
 
+// Of one instant, the requests come by client and number and then the probes,
+// whichever slots they lie in.
+func TestCrashOrderOfOneInstant(t *testing.T) {
+	s := sim.Scenario{
+		Duration: 200 * ms,
+		Servers:  []sim.Server{{Service: fixed(10), Workers: -1}},
+		Clients:  []sim.Client{at(0, 0, 100, 100, 100), at(0, 0, 0, 100, 100)},
+		Script:   []sim.Change{{Kind: sim.Down, At: 105 * ms, For: 10 * ms}},
+		Pool:     bare(balancer.RoundRobin{}),
+	}
+	for i := range s.Clients {
+		s.Clients[i].Checks = quick(true)
+		s.Clients[i].Checks.Probe.Fall = 1
+	}
+	var order [][2]uint64
+	down := 0
+	pools := [2]balancer.Config{s.Pool, s.Pool}
+	for i := range pools {
+		pools[i].OnEvent = func(ev balancer.Event) {
+			if ev.Kind == balancer.UpstreamUnhealthy {
+				require.Len(t, order, 5, "probes come after requests")
+				require.Equal(t, i, down)
+				down++
+			}
+		}
+		s.Clients[i].Pool = &pools[i]
+	}
+	_, err := sim.Watch(s, func(a sim.Attempt) {
+		if a.Begun == 100*ms {
+			order = append(order, [2]uint64{uint64(a.Client), a.Request})
+		}
+	})
+	require.NoError(t, err)
+	require.Equal(t, [][2]uint64{{0, 3}, {0, 4}, {0, 5}, {1, 4}, {1, 5}}, order)
+	require.Equal(t, 2, down)
+}
+
 // A server that goes down ends its refusals too; those that come of nobody being
 // there have nobody to end them.
 func TestDownEndsRefusals(t *testing.T) {
@@ -159,6 +196,8 @@ func TestElapsed(t *testing.T) {
 	require.Equal(t, ms, run(t, s).Elapsed, "nor does the limit of one that has ended")
 	s.Duration = 31 * time.Minute
 	require.Equal(t, ms, run(t, s).Elapsed)
+	s.Duration = 30 * time.Minute
+	require.Equal(t, uint64(3), run(t, s).Events, "an arrival, an answer and a limit, and no change at the end")
 	s.Script = append(s.Script, sim.Change{Kind: sim.BlackHole})
 	s.Clients[0] = at(0, 5)
 	r := run(t, s)
@@ -189,6 +228,8 @@ func TestBusy(t *testing.T) {
 	r := run(t, s)
 	require.Equal(t, 110*ms, r.Elapsed)
 	require.Equal(t, 110*ms, r.Servers[0].Busy, "the probe of 0, the request, and 10 ms of the probe of 100 ms")
+	s.WarmUp = 10 * ms
+	require.Equal(t, 60*ms, run(t, s).Servers[0].Busy, "without the probe of 0")
 }
 
 // A request belongs to the warm-up or not, with all its attempts, in every book.

@@ -124,7 +124,7 @@ func (c Change) lasts(duration time.Duration) time.Duration {
 	if c.For > 0 {
 		return c.For
 	}
-	return max(0, duration-c.At)
+	return duration - c.At
 }
 
 func (c Change) validate(field string, duration time.Duration, servers []Server) error {

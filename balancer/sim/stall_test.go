@@ -95,6 +95,69 @@ func TestStalls(t *testing.T) {
 	require.Equal(t, uint64(1), r.Hung)
 	require.Equal(t, 10*ms, r.Servers[0].Busy, "it never goes on")
 	require.Zero(t, r.Elapsed, "nothing has begun or ended since")
+
+	// The same beside a server that goes on.
+	s.Servers = append(s.Servers, sim.Server{Name: "other", Service: fixed(30)})
+	s.Script[0].Servers = "s"
+	s.Clients[0] = at(0, 100)
+	s.Pool = bare(balancer.RoundRobin{First: true})
+	r = run(t, s)
+	require.Equal(t, 130*ms, r.Elapsed)
+	require.Equal(t, 10*ms, r.Servers[0].Busy)
+}
+
+// Who waits in a stall that never ends hangs, and does not keep checks going.
+func TestStalledForEver(t *testing.T) {
+	for _, timeoutOf := range []time.Duration{0, 300} {
+		s := sim.Scenario{
+			Duration: time.Second,
+			Servers:  []sim.Server{{Service: fixed(30)}},
+			Clients:  []sim.Client{timeout(timeoutOf, at(0, 1, 2, 50))},
+			Script:   []sim.Change{{Kind: sim.Stall, At: 5 * ms}},
+			Pool:     bare(balancer.RoundRobin{}),
+		}
+		s.Clients[0].Checks = quick(true)
+		s.Clients[0].Checks.Probe.Fall = 1000
+		m, err := sim.NewMachine(s)
+		require.NoError(t, err)
+		for n := 0; m.Step(); n++ {
+			require.NoError(t, m.Check())
+			require.Less(t, n, 1000, "no end")
+		}
+		if timeoutOf == 0 {
+			require.Equal(t, uint64(4), m.Result().Hung)
+		} else {
+			require.Equal(t, uint64(4), m.Result().Timeouts)
+			require.Equal(t, 350*ms, m.Result().Elapsed)
+		}
+	}
+}
+
+// What was given up in a stall and finds a black hole after it is gone.
+func TestFromAStallIntoABlackHole(t *testing.T) {
+	s := sim.Scenario{
+		Duration: time.Second,
+		Servers:  []sim.Server{{Service: fixed(10)}},
+		Clients:  []sim.Client{timeout(20, at(10, 45, 200))},
+		Script: []sim.Change{
+			{Kind: sim.Stall, At: 5 * ms, For: 45 * ms},
+			{Kind: sim.BlackHole, At: 48 * ms, For: 50 * ms},
+		},
+		Pool: bare(balancer.RoundRobin{}),
+	}
+	m := stepped(t, s)
+	require.Zero(t, m.Taken())
+	require.Zero(t, m.Result().Wasted)
+	_, all := watch(t, s)
+	require.Equal(t, "20mst 20mst 10mss", took(all))
+
+	// And what a black hole has swallowed in a stall, it keeps.
+	s.Script[1] = sim.Change{Kind: sim.BlackHole, At: 8 * ms, For: 10 * ms}
+	s.Clients[0].Timeout = 100 * ms
+	_, all = watch(t, s)
+	require.Equal(t, "15mss 100mst 10mss", took(all))
+	m = stepped(t, s)
+	require.Zero(t, m.Taken())
 }
 
 // A retry does not overtake those who have waited for the whole stall, be it at

@@ -25,9 +25,13 @@ func served(c sim.Client) sim.Scenario {
 // An even load has the rate that a Surge asks for, from its first instant to its
 // last, whatever the factor.
 func TestSurgeFactor(t *testing.T) {
-	for _, factor := range []float64{1e-9, 1e-3, .3, 1, 3, 7.7, 1000, 10_000, 40_000, 65_537, 1e6} {
+	for _, factor := range []float64{0, math.SmallestNonzeroFloat64, 1e-9, 1e-3, .3, 1, 3, 7.7, 1000, 10_000, 40_000, 65_537, 1e6} {
 		t.Run(fmt.Sprint(factor), func(t *testing.T) {
-			s := served(sim.Client{Rate: .02, Even: true})
+			rate := .02
+			if factor == 0 {
+				rate = 1000
+			}
+			s := served(sim.Client{Rate: rate, Even: true})
 			s.Duration = 2 * time.Second
 			s.Script = []sim.Change{{Kind: sim.Surge, Factor: factor, At: 500 * ms, For: time.Second}}
 			m, err := sim.NewMachine(s)
@@ -35,7 +39,10 @@ func TestSurgeFactor(t *testing.T) {
 			for n := 0; m.Step(); n++ {
 				require.Less(t, n, 100_000, "no end")
 			}
-			require.InDelta(t, .02*factor+.02, float64(m.Result().Requests), 1)
+			if factor == 0 {
+				factor = 10 // the default
+			}
+			require.InDelta(t, rate*factor+rate, float64(m.Result().Requests), 1)
 		})
 	}
 }
@@ -54,6 +61,8 @@ func TestSurgeIsExact(t *testing.T) {
 		{1, 1e-9, 500 * ms, 25 * time.Second},
 		{7, 3, 3*time.Second + 1, 4 * time.Second},
 		{.01, 300, 29 * time.Second, 30 * time.Second},
+		{1, 20, 0, 5 * time.Second},
+		{20, .01, 0, 5 * time.Second},
 	} {
 		s := served(sim.Client{Rate: c.rate, Even: true, Count: 3})
 		s.Duration = 30 * time.Second
@@ -122,6 +131,22 @@ func TestSurgeBeyondTheClock(t *testing.T) {
 	require.InDelta(t, 3000, float64(run(t, s).Requests), 60)
 	s.Clients[0].Even = false
 	require.InDelta(t, 3000, float64(run(t, s).Requests), 6*55+60)
+}
+
+// A surge that changes while the last requests end brings no others.
+func TestSurgeAfterTheEnd(t *testing.T) {
+	s := served(sim.Client{Rate: .001, Even: true})
+	s.Duration = time.Hour
+	s.Servers = []sim.Server{{Service: sim.Constant(47 * time.Hour)}}
+	want := run(t, s)
+	// Beyond 78 hours there is no room for the binary places of an arrival.
+	for from, to := range map[time.Duration]time.Duration{1: 2, 2: 49, 40: 78, 47: 90} {
+		from, to = from*time.Hour, to*time.Hour+30*time.Minute
+		s.Script = []sim.Change{{Kind: sim.Surge, At: from, For: to - from, Factor: 1e6}}
+		r := run(t, s)
+		require.Equal(t, want.Counts, r.Counts)
+		require.Equal(t, want.Elapsed, r.Elapsed)
+	}
 }
 
 // At the lowest rate, the next arrival may be years away, which is beyond the end
