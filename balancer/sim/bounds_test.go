@@ -172,11 +172,11 @@ func TestIDs(t *testing.T) {
 // A setting that its kind of Change does not know is an error, not silence.
 func TestStraySettings(t *testing.T) {
 	uses := map[string]string{
-		"Servers": "brownout errors sinkhole black_hole cold_start down flapping roll stall",
-		"First":   "brownout errors sinkhole black_hole cold_start down flapping roll stall",
+		"Servers": "brownout errors sinkhole black_hole cold_start down flapping roll stall refusals",
+		"First":   "brownout errors sinkhole black_hole cold_start down flapping roll stall refusals",
 		"Factor":  "brownout cold_start surge",
-		"Share":   "errors",
-		"Service": "brownout sinkhole",
+		"Share":   "errors sinkhole refusals",
+		"Service": "brownout sinkhole refusals",
 		"Every":   "cold_start flapping roll",
 	}
 	for k := sim.Brownout; k <= sim.Surge; k++ {

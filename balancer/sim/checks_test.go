@@ -63,6 +63,8 @@ func TestChecksAndScript(t *testing.T) {
 		{"brownout", sim.Change{Kind: sim.Brownout}, "", "350ms s down: probe timed_out" + back, [2]int{}},
 		{"errors", sim.Change{Kind: sim.Errors}, "", "310ms s down: probe failed" + back, [2]int{0, 1}},
 		{"sinkhole", sim.Change{Kind: sim.Sinkhole}, "", "300.5ms s down: probe failed" + back, [2]int{0, 1}},
+		{"refusals", sim.Change{Kind: sim.Refusals}, "300.5ms s down: probe failed, 501ms s up: probe passed",
+			"300.5ms s down: probe failed" + back, [2]int{1, 1}},
 		{"black hole", sim.Change{Kind: sim.BlackHole}, "350ms s down: probe timed_out, 501ms s up: probe passed",
 			"350ms s down: probe timed_out" + back, [2]int{}},
 		// 40 and 13 ms.

@@ -79,7 +79,7 @@ func TestReadRefuses(t *testing.T) {
 		head + server + client + end + end:   `line 5: want nothing after {"end":true}`,
 		head + `{"sever":{}}`:                `line 2: want "server", "client" or "change", got "sever"`,
 		head + client + server:               `line 3: a "server" after a "client"`,
-		head + `{"change":{"Kind":"brown"}}`: `line 2: change.Kind is "brown": want one of brownout, errors, sinkhole, black_hole, cold_start, down, flapping, roll, stall, surge`,
+		head + `{"change":{"Kind":"brown"}}`: `line 2: change.Kind is "brown": want one of brownout, errors, sinkhole, black_hole, cold_start, down, flapping, roll, stall, refusals, surge`,
 		head + `{"server":{"Service":{"Shape":"gamma"}}}`:                                      `line 2: server.Service.Shape is "gamma": want one of constant, exponential, uniform, normal, lognormal, samples`,
 		head + `{"server":{}} {"client":{}}`:                                                   `line 2: want the end of the line at column 15, got "{\"client\":{}}"`,
 		head + "# a\n" + server + `{"server":{"Name":"b","Errors":1.5}}` + "\n" + client + end: `line 4: Scenario.Servers[1].Errors is 1.5, want 0 to 1`,

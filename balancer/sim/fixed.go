@@ -27,6 +27,8 @@ const (
 	drawError
 	drawFastFail
 	drawRefusal
+	drawRefused
+	drawSink
 )
 
 // mix is the SplitMix64 finaliser (Steele, Lea and Flood, OOPSLA 2014).

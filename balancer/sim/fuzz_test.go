@@ -19,14 +19,14 @@ func fit(c sim.Change) sim.Change {
 	if k == sim.Surge {
 		c.Servers, c.First = "", 0
 	}
-	if k != sim.Brownout && k != sim.Sinkhole {
+	if k != sim.Brownout && k != sim.Sinkhole && k != sim.Refusals {
 		c.Service = sim.Dist{}
 	}
 	constant := c.Service.Mean == 0 && c.Service.Shape == sim.ShapeConstant
 	if k != sim.ColdStart && k != sim.Surge && (k != sim.Brownout || !constant) {
 		c.Factor = 0
 	}
-	if k != sim.Errors {
+	if k != sim.Errors && k != sim.Sinkhole && k != sim.Refusals {
 		c.Share = 0
 	}
 	if k != sim.Flapping && k != sim.Roll && k != sim.ColdStart {

@@ -263,9 +263,9 @@ func (c Change) stray(field string) error {
 		return bad(field+".Factor", c.Factor, "0 beside a Service")
 	case k != Brownout && k != ColdStart && k != Surge && c.Factor != 0:
 		return bad(field+".Factor", c.Factor, "0 "+none)
-	case k != Errors && c.Share != 0:
+	case k != Errors && k != Sinkhole && k != Refusals && c.Share != 0:
 		return bad(field+".Share", c.Share, "0 "+none)
-	case k != Brownout && k != Sinkhole && !c.Service.isZero():
+	case k != Brownout && k != Sinkhole && k != Refusals && !c.Service.isZero():
 		return bad(field+".Service", c.Service, "none "+none)
 	case k != Flapping && k != Roll && k != ColdStart && c.Every != 0:
 		return bad(field+".Every", c.Every, "0 "+none)

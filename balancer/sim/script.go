@@ -17,8 +17,9 @@ const (
 	Brownout Kind = iota + 1
 	// Errors makes a share Share of the services end in a Failure.
 	Errors
-	// Sinkhole answers every new request with a Failure at once: after Service,
-	// if zero constant 500µs. It looks like the fastest server of all.
+	// Sinkhole answers every new request, or a share Share of them, with a Failure
+	// at once: after Service, if zero constant 500µs. It looks like the fastest
+	// server of all.
 	Sinkhole
 	// BlackHole accepts every new request and never answers.
 	BlackHole
@@ -43,6 +44,9 @@ const (
 	// only then finds a worker, a place in the queue, or neither. A server that is
 	// Down refuses all the same.
 	Stall
+	// Refusals answers a share Share of the new requests with a TransportFailure,
+	// after Service, if zero constant 500µs.
+	Refusals
 	// Surge multiplies the rate of all clients that have a Rate by Factor, at once
 	// and until it ends: what is left of the time to a client's next request changes
 	// by that ratio. It names no server.
@@ -51,7 +55,7 @@ const (
 
 var kindNames = [...]string{
 	Brownout: "brownout", Errors: "errors", Sinkhole: "sinkhole", BlackHole: "black_hole", ColdStart: "cold_start",
-	Down: "down", Flapping: "flapping", Roll: "roll", Stall: "stall", Surge: "surge",
+	Down: "down", Flapping: "flapping", Roll: "roll", Stall: "stall", Refusals: "refusals", Surge: "surge",
 }
 
 // String returns the name of the kind.
@@ -95,9 +99,9 @@ type Change struct {
 	// Factor is for Brownout, ColdStart and Surge, more than 0 and up to 1e6. If
 	// zero, 10.
 	Factor float64
-	// Share is for Errors, 0 to 1. If zero, 1.
+	// Share is for Errors, Sinkhole and Refusals, 0 to 1. If zero, 1.
 	Share float64
-	// Service is for Brownout and Sinkhole.
+	// Service is for Brownout, Sinkhole and Refusals.
 	Service Dist
 	// Every is for Flapping, of which it is at least a millionth of the time that it
 	// lasts, for Roll and for ColdStart. If zero, 10s, and for a ColdStart all
@@ -117,6 +121,14 @@ func (c Change) factor() uint64 {
 		return 10 * q16
 	}
 	return max(1, fixed16(c.Factor))
+}
+
+// share is Share as a threshold.
+func (c Change) share() uint64 {
+	if c.Share == 0 {
+		return q32
+	}
+	return threshold(c.Share)
 }
 
 // lasts is how long the change lasts in a run of some duration.
@@ -248,6 +260,9 @@ type effect struct {
 	service  *sampler
 	errors   uint64 // threshold; the server's own if no change says otherwise
 	sink     *sampler
+	sinks    uint64 // threshold
+	refusal  *sampler
+	refusals uint64 // threshold
 	hole     bool
 	down     bool
 	out      bool
@@ -341,12 +356,11 @@ func (e *effect) apply(p *play, rank int) {
 			e.service = &p.service
 		}
 	case Errors:
-		e.errors = threshold(p.Share)
-		if p.Share == 0 {
-			e.errors = q32
-		}
+		e.errors = p.share()
 	case Sinkhole:
-		e.sink = &p.service
+		e.sink, e.sinks = &p.service, p.share()
+	case Refusals:
+		e.refusal, e.refusals = &p.service, p.share()
 	case BlackHole:
 		e.hole = true
 	case ColdStart:

@@ -107,10 +107,12 @@ func (m *machine) receive(ai uint32) {
 	case e.stalled:
 		a.place = placeDoor
 		m.enqueue(&s.door, ai)
+	case e.refusal != nil && hit(a.draw(drawRefused), e.refusals):
+		m.refuse(ai, balancer.TransportFailure, e.refusal.sample(a.draw(drawRefusal)))
 	case a.shallow:
 		c := &m.clients[m.checks[a.request].client]
 		m.refuse(ai, balancer.Success, c.answer.sample(a.draw(drawService)))
-	case e.sink != nil:
+	case e.sink != nil && hit(a.draw(drawSink), e.sinks):
 		m.refuse(ai, balancer.Failure, e.sink.sample(a.draw(drawRefusal)))
 	case s.fastFails > 0 && hit(a.draw(drawFastFail), s.fastFails):
 		m.refuse(ai, balancer.Failure, s.failTime.sample(a.draw(drawRefusal)))

@@ -31,7 +31,8 @@
 //	{"end":true}
 //
 // [Record] runs a scenario and writes what one client's Pool decided as a file of
-// package incident, to be drawn, verified, or cut down to a test.
+// package incident, to be drawn, verified, or cut down to a test. [Fit] goes the
+// other way: it makes a scenario of what was recorded of a real Pool.
 //
 // # The model
 //

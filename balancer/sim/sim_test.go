@@ -142,6 +142,8 @@ func TestScript(t *testing.T) {
 		{"errors", sim.Change{Kind: sim.Errors}, "10mss 10mss 10msf 10msf 10mss"},
 		{"sinkhole", sim.Change{Kind: sim.Sinkhole}, "10mss 10mss 500µsf 500µsf 10mss"},
 		{"sinkhole of a time", sim.Change{Kind: sim.Sinkhole, Service: fixed(3)}, "10mss 10mss 3msf 3msf 10mss"},
+		{"refusals", sim.Change{Kind: sim.Refusals}, "10mss 10mss 500µst 500µst 10mss"},
+		{"refusals of a time", sim.Change{Kind: sim.Refusals, Service: fixed(3)}, "10mss 10mss 3mst 3mst 10mss"},
 		{"black hole", sim.Change{Kind: sim.BlackHole}, "10mss 10mss 10mss 250mst 250mst"},
 		{"down", sim.Change{Kind: sim.Down}, "10mss 10mss 500µst 500µst 10mss"},
 		// 200 ms over 50 and 150 ms are 4 and 1.333.
