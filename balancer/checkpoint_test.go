@@ -48,7 +48,7 @@ func TestTapeTurnsAnywhere(t *testing.T) {
 				try.Next()
 				try.Stop()
 			}
-			rec := tape.Dump(p)
+			rec := tape.Dump()
 			equalRecords(t, rec.Records, replay(t, cfg, rec))
 		}
 		require.True(t, tape.Lost())
@@ -64,7 +64,7 @@ func TestResumeWithAnAttemptOut(t *testing.T) {
 	require.Equal(t, balancer.StepSend, try.Next().Kind)
 	p.Attach(tape)
 	try.Done(balancer.Report{Outcome: balancer.TransportFailure})
-	rec := tape.Dump(p)
+	rec := tape.Dump()
 	cfg.Clock = clock.NewManual(time.Unix(5, 0))
 	q, err := balancer.RestorePool(cfg, rec.Start, rec.Members...)
 	require.NoError(t, err)

@@ -331,12 +331,13 @@ func b2i(b bool) int {
 }
 
 func (e *engine) setHealth(now int64, id string, healthy bool, reason string) error {
-	if rec := e.open(RecordHealth, 0); rec != nil {
-		rec.Upstream, rec.Healthy, rec.Note = id, healthy, reason
-	}
 	h := e.byID[id]
 	if h == nil {
+		e.open(RecordPoll, 0) // time has moved, and nothing else
 		return fmt.Errorf("%w: %q", ErrUnknownUpstream, id)
+	}
+	if rec := e.open(RecordHealth, 0); rec != nil {
+		rec.Upstream, rec.Healthy, rec.Note = id, healthy, reason
 	}
 	h.note = &reason
 	if h.healthy != healthy {

@@ -37,6 +37,7 @@ const (
 	entryKey
 	entryTried
 	entrySettled
+	entryOver
 )
 
 // narrow tells whether an entry holds all of a record.
@@ -68,7 +69,7 @@ func (s *segment) append(r *Record) {
 	x.kind, x.outcome, x.verdict, x.phase, x.step = r.Kind, r.Outcome, r.Verdict, r.Phase, r.Step
 	x.attempt, x.retries = uint8(r.Attempt), uint8(r.Retries)
 	x.flags = entryFlags(b2i(r.Own)) | entryFlags(b2i(r.Fallback))<<1 | entryFlags(b2i(r.Key.set))<<2 | entryFlags(r.NTried)<<3 |
-		entryFlags(b2i(r.Settled))<<4
+		entryFlags(b2i(r.Settled))<<4 | entryFlags(b2i(r.Over))<<5
 }
 
 // record is the Record of an entry.
@@ -82,6 +83,7 @@ func (s *segment) record(x *entry) Record {
 		Outcome: x.outcome, Latency: time.Duration(x.latency), Verdict: x.verdict,
 		Retries: int32(x.retries), Phase: x.phase, Settled: x.flags&entrySettled != 0, Latest: x.latest,
 		Picked: x.picked, Fallback: x.flags&entryFallback != 0, Step: x.step,
+		Over: x.flags&entryOver != 0,
 	}
 	if x.flags&entryTried != 0 {
 		r.Tried[0], r.NTried = x.tried, 1

@@ -26,7 +26,7 @@ func TestEntryHoldsTheRecord(t *testing.T) {
 			Deadline: times.Draw(t, "deadline"), Outcome: balancer.Outcome(rapid.Uint8().Draw(t, "outcome")),
 			Latency: time.Duration(times.Draw(t, "latency")), Verdict: balancer.Verdict(rapid.Uint8().Draw(t, "verdict")),
 			Retries: rapid.Int32Range(0, 255).Draw(t, "retries"), Phase: rapid.Uint8().Draw(t, "phase"),
-			Settled: rapid.Bool().Draw(t, "settled"), Latest: position.Draw(t, "latest"),
+			Settled: rapid.Bool().Draw(t, "settled"), Over: rapid.Bool().Draw(t, "over"), Latest: position.Draw(t, "latest"),
 			Picked: position.Draw(t, "picked"), Fallback: rapid.Bool().Draw(t, "fallback"), Step: balancer.StepKind(rapid.Uint8().Draw(t, "step")),
 			NTried: rapid.Int32Range(0, 1).Draw(t, "tried"),
 		}
@@ -69,6 +69,6 @@ func TestEntryHoldsTheRecord(t *testing.T) {
 	require.False(t, s.Narrow(balancer.Record{Kind: balancer.RecordEvent}))
 	require.True(t, s.Narrow(balancer.Record{Kind: balancer.RecordAcquire, Request: 1, Picked: 2, Latest: -1, Own: true}))
 	require.True(t, s.Narrow(balancer.Record{
-		Kind: balancer.RecordDone, Request: 1, Picked: -1, Phase: 1, NTried: 1, Deadline: math.MaxInt64, Outcome: balancer.Success,
+		Kind: balancer.RecordDone, Request: 1, Picked: -1, Phase: 1, NTried: 1, Deadline: math.MaxInt64, Outcome: balancer.Success, Over: true,
 	}))
 }

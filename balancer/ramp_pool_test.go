@@ -254,7 +254,7 @@ func TestRampReplays(t *testing.T) {
 				onRamp += b2i(u.Ramp > 0 && u.Ramp < 1000)
 			}
 			if i%111 == 110 {
-				rec := tape.Dump(pool)
+				rec := tape.Dump()
 				equalRecords(t, rec.Records, replay(t, cfg, rec))
 			}
 		}

@@ -309,7 +309,8 @@ func (e *engine) sameAgain(c *course) bool {
 // done settles the attempt that is out; the lock is held. One that the driver
 // has released itself is taken as it reports it here.
 func (e *engine) done(now int64, c *course, r Report) {
-	if rec := e.open(RecordDone, c.req.ID); rec != nil {
+	rec := e.open(RecordDone, c.req.ID)
+	if rec != nil {
 		rec.from(e, c)
 		rec.report(r)
 	}
@@ -326,6 +327,9 @@ func (e *engine) done(now int64, c *course, r Report) {
 	if again {
 		c.phase = phaseFailed
 		return
+	}
+	if rec != nil {
+		rec.Over = true
 	}
 	e.over(now, c, EndAnswered)
 }

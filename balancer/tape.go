@@ -1,144 +1,10 @@
 package balancer
 
 import (
-	"fmt"
-	"math"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
-
-// RecordKind says what a Record is about.
-type RecordKind uint8
-
-const (
-	// RecordEvent is a change of state that the Pool decided: an output.
-	RecordEvent RecordKind = iota + 1
-	// RecordUpdate is an Update: an input, with the members in Record.Members.
-	RecordUpdate
-	// RecordHealth is a SetHealth.
-	RecordHealth
-	// RecordPoll is an input that only moved time: Poll, or Save.
-	RecordPoll
-	// RecordAcquire is an Acquire, with what it picked.
-	RecordAcquire
-	// RecordNext is a Next of a Try that decided something, with what it decided.
-	RecordNext
-	// RecordDone is a Done of a Try.
-	RecordDone
-	// RecordStop is a Stop of a Try.
-	RecordStop
-	// RecordAnswered is an Answered of a lease.
-	RecordAnswered
-	// RecordSettle is a Settle or Release of a lease.
-	RecordSettle
-)
-
-// String returns the name of the kind.
-func (k RecordKind) String() string {
-	names := [...]string{"", "event", "update", "health", "poll", "acquire", "next", "done", "stop", "answered", "settle"}
-	if k == 0 || int(k) >= len(names) {
-		return "unknown"
-	}
-	return names[k]
-}
-
-// inlineTried is how many of the hosts that a request has tried a Record holds
-// in itself.
-const inlineTried = 8
-
-// Record is one input of a Pool with what the Pool decided on it, or one event.
-// It is plain data: recorded from one Pool, the inputs drive another one to the
-// same decisions. Which fields count depends on Kind; the others are zero, but
-// for positions, which are -1.
-type Record struct {
-	Kind RecordKind // what it is about
-	At   int64      // when, in nanoseconds since the Pool's epoch, as the Pool counted
-
-	// What came in.
-	Request  uint64        // number of the request
-	Own      bool          // the number was the Pool's own, the caller gave none
-	Attempt  int32         // 0 for the request's first; of Next, the one picked
-	Key      Key           // of Acquire and Next
-	Deadline int64         // of Next, Done and Stop, since the epoch; the largest for none
-	Outcome  Outcome       // of Done and Settle
-	Latency  time.Duration // of Done and Settle, as reported
-	Verdict  Verdict       // of Done
-	Upstream string        // id, of Health and Event
-	Healthy  bool          // of Health
-	Note     string        // reason of Health; rule of Event
-	Members  []Member      // of Update
-
-	// How far the request had come before a Next, Done or Stop: what a replay that
-	// starts in its middle cannot know otherwise.
-	Retries int32              // begun so far
-	Phase   uint8              // 0 not begun, 1 attempt out, 2 attempt failed, 3 waiting
-	Settled bool               // of phase 1: the lease was released by itself before
-	Same    int32              // retries in a row on the same upstream
-	Until   int64              // end of the wait, 0 for none; of Event, when the state ends, likewise
-	Tried   [inlineTried]int32 // positions of the first upstreams tried, -1 for one that has left
-	More    []int32            // those of the others
-	NTried  int32              // how many in Tried and More
-	Latest  int32              // position of the upstream of the latest attempt
-
-	// What came out.
-	Picked   int32     // position of the upstream picked
-	Fallback bool      // it was picked ignoring ejections
-	Step     StepKind  // of Next
-	Wait     int64     // of a StepWait, in nanoseconds
-	End      End       // of a StepEnd
-	Seq      uint64    // of Event: its number
-	Event    EventKind // of Event
-	Count    int       // of Event
-}
-
-// Shift moves all times of the record by d nanoseconds, as from the timeline of
-// the recorded Pool to that of one restored from the recording's start, whose
-// epoch is that start.
-func (r Record) Shift(d int64) Record {
-	r.At = shift(r.At, d)
-	if r.Until != 0 && r.Until != never {
-		r.Until = shift(r.Until, d)
-	}
-	// A Record without a request has no deadline at all.
-	if r.Deadline != never && (r.Kind == RecordNext || r.Kind == RecordDone || r.Kind == RecordStop) {
-		r.Deadline = shift(r.Deadline, d)
-	}
-	return r
-}
-
-// shift moves a time that comes to one that comes, as far as times go.
-func shift(at, d int64) int64 {
-	switch to := at + d; {
-	case d > 0 && (to < at || to == never):
-		return never - 1
-	case d < 0 && to > at:
-		return math.MinInt64
-	default:
-		return to
-	}
-}
-
-// Member is an upstream as an Update saw it.
-type Member struct {
-	Name  string // id
-	Share int    // weight
-	Tier  int    // priority
-	Limit int    // max inflight; 0 for none
-}
-
-// ID implements Upstream, so that a Pool of Members can be driven by a
-// recording.
-func (m Member) ID() string { return m.Name }
-
-// Weight is the member's weight.
-func (m Member) Weight() int { return m.Share }
-
-// Priority is the member's tier.
-func (m Member) Priority() int { return m.Tier }
-
-// MaxInflight is the member's limit.
-func (m Member) MaxInflight() int { return m.Limit }
 
 // Tape records the inputs and decisions of one Pool, in the order in which the
 // Pool decided, into a ring of two segments: when one is full, the other is
@@ -149,19 +15,20 @@ func (m Member) MaxInflight() int { return m.Limit }
 // Safe for concurrent use.
 type Tape struct {
 	size int
+	e    atomic.Pointer[engine] // of the Pool, once the tape has been attached
 
-	mu      sync.Mutex // guards below; taken inside the Pool's lock, never around it
-	e       *engine    // of the Pool
-	cur     *segment
-	prev    *segment
-	since   uint64 // the number of the latest event before it was attached
-	lost    bool   // something was overwritten
-	drained bool   // the checkpoints do not fit what is left
+	// The Pool's lock guards these.
+	cur      *segment
+	prev     *segment
+	since    uint64 // the number of the latest event before it was attached
+	lost     bool   // something was overwritten
+	drained  bool   // there are no checkpoints any more
+	replaced bool   // the recording was ended by another Attach
+	latest   Record // of the input at hand, or of the latest one
+	written  bool   // latest is on the tape
 
-	// latest is the record of the input at hand or the latest one, if written says
-	// that it is not on the tape yet. The Pool's lock guards both.
-	latest  Record
-	written bool
+	draining sync.Mutex // guards below; taken outside the Pool's lock
+	spare    [2]*segment
 }
 
 // segment is one half of the ring.
@@ -174,10 +41,16 @@ type segment struct {
 	kept    bool // a Dump is reading the records: they must not be overwritten
 }
 
-// NewTape returns a tape whose segments hold size records each; at least 16. A
-// record takes 64 bytes, and one of what is rare, such as an event or a second
-// retry, about 300 more.
-func NewTape(size int) *Tape { return &Tape{size: max(size, 16)} }
+func (t *Tape) segment() *segment { return &segment{entries: make([]entry, 0, t.size)} }
+
+// maxTape is the largest segment: a gigabyte.
+const maxTape = 1 << 24
+
+// NewTape returns a tape whose segments hold size records each; at least 16, and
+// at most 2^24. A record takes 64 bytes, and one of what is rare, such as an event
+// or a second retry, about 300 more. A tape that is drained has two segments more,
+// which take turns with the first two.
+func NewTape(size int) *Tape { return &Tape{size: min(max(size, 16), maxTape)} }
 
 // Recording is a stretch of a Pool's life: a state, and all that happened after
 // it.
@@ -191,18 +64,21 @@ type Recording struct {
 
 // Attach starts recording the Pool on a tape, beginning with a checkpoint of
 // its present state, calls in flight included. A Pool has one tape at most: the
-// one before is detached. A tape is for one Pool. Attach(nil) detaches.
+// one before is detached, and knows that it was replaced. A tape is for one Pool.
+// Attach(nil) detaches whatever there is.
 func (p *Pool[U]) Attach(t *Tape) {
 	p.e.mu.Lock()
 	defer p.e.unlock()
+	if old := p.e.tape; old != nil && old != t {
+		old.replaced = true
+	}
 	p.e.tape = t
 	// Events that wait for the hook happened before the checkpoint.
 	p.e.taped = len(p.e.queue)
 	if t != nil {
-		t.mu.Lock()
-		t.e, t.cur, t.prev, t.lost, t.drained, t.written = &p.e, nil, nil, false, false, true
-		t.since = p.e.seq
-		t.mu.Unlock()
+		t.e.Store(&p.e)
+		t.cur, t.prev, t.since = nil, nil, p.e.seq
+		t.lost, t.drained, t.replaced, t.written = false, false, false, true
 		t.turn(&p.e)
 	}
 }
@@ -211,9 +87,38 @@ func (p *Pool[U]) Attach(t *Tape) {
 // numbered up to that is not on it, though a hook may still be told of it. Safe
 // for concurrent use.
 func (t *Tape) Since() uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	e := t.e.Load()
+	if e == nil {
+		return 0
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	return t.since
+}
+
+// Lost tells whether records older than what Dump or the next Drain returns were
+// overwritten. Safe for concurrent use.
+func (t *Tape) Lost() bool {
+	e := t.e.Load()
+	if e == nil {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return t.lost
+}
+
+// Replaced tells whether the recording was ended by an Attach of another tape, or
+// of none: unlike after a Detach, the Pool's life has gone on without whoever had
+// attached this one. Safe for concurrent use.
+func (t *Tape) Replaced() bool {
+	e := t.e.Load()
+	if e == nil {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return t.replaced
 }
 
 // Dump returns what the tape holds: the older segment and the current one, from
@@ -222,30 +127,31 @@ func (t *Tape) Since() uint64 {
 // this goroutine takes some nanoseconds a record, comes after that; they are
 // replaced by new ones when their turn comes. A tape that was never attached, or
 // that was drained, returns the zero Recording. Safe for concurrent use.
-func (t *Tape) Dump(p interface{ Epoch() time.Time }) Recording {
-	older, newer := t.keep()
+func (t *Tape) Dump() Recording {
+	e := t.e.Load()
+	if e == nil {
+		return Recording{}
+	}
+	older, newer := t.keep(e)
 	if len(older.start) == 0 {
 		return Recording{}
 	}
-	records := make([]Record, 0, len(older.entries)+len(newer.entries))
-	records = newer.records(older.records(records))
-	return Recording{Start: older.start, At: older.at, Epoch: p.Epoch(), Members: older.members, Records: records}
+	r := older.recording(e)
+	r.Records = make([]Record, 0, len(older.entries)+len(newer.entries))
+	r.Records = newer.records(older.records(r.Records))
+	return r
 }
 
-// keep returns the segments as they are, and has them left alone. What is on the
-// tape belongs to the Pool's lock, so keep takes that too.
-func (t *Tape) keep() (older, newer segment) {
-	t.mu.Lock()
-	e := t.e
-	t.mu.Unlock()
-	if e == nil {
-		return older, newer
-	}
+// recording is a Recording of the checkpoint, without records.
+func (s *segment) recording(e *engine) Recording {
+	return Recording{Start: s.start, At: s.at, Epoch: e.epoch, Members: s.members}
+}
+
+// keep returns the segments as they are, and has them left alone.
+func (t *Tape) keep(e *engine) (older, newer segment) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.drained || t.e != e {
+	if t.drained {
 		return older, newer
 	}
 	t.write()
@@ -261,73 +167,85 @@ func (t *Tape) keep() (older, newer segment) {
 // what Drain returns follows it, if nothing was lost before the first time. Of a
 // tape that was never attached, or drained since, it is the zero Recording.
 // Safe for concurrent use.
-func (t *Tape) Start(p interface{ Epoch() time.Time }) Recording {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	s := t.cur
-	if t.prev != nil {
-		s = t.prev
-	}
-	if s == nil || t.drained {
+func (t *Tape) Start() Recording {
+	e := t.e.Load()
+	if e == nil {
 		return Recording{}
 	}
-	return Recording{Start: s.start, At: s.at, Epoch: p.Epoch(), Members: s.members}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case t.drained:
+		return Recording{}
+	case t.prev != nil:
+		return t.prev.recording(e)
+	}
+	return t.cur.recording(e)
 }
 
 // Drain appends to b what was recorded since the tape was attached or last
 // drained, and empties the tape, so that a recording of any length can be
-// followed in little memory. It is for a replay that compares as it goes: what
-// is left has no checkpoint, and Dump returns nothing until the tape is attached
-// again. It allocates only as b grows. Safe for concurrent use.
+// followed in little memory. The Pool is held up for no longer than it takes to
+// put empty segments in the place of the full ones. It is for a replay that
+// compares as it goes: what is left has no checkpoint, and Dump returns nothing
+// until the tape is attached again. It allocates only as b grows, and the first
+// times for segments. Safe for concurrent use.
 func (t *Tape) Drain(b []Record) []Record {
-	t.mu.Lock()
-	e := t.e
-	t.mu.Unlock()
+	e := t.e.Load()
 	if e == nil {
 		return b
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.write()
-	t.drained = true
-	if t.prev != nil {
-		b = t.prev.records(b)
+	t.draining.Lock()
+	defer t.draining.Unlock()
+	if t.spare[0] == nil {
+		t.spare[0] = t.segment()
 	}
-	b = t.cur.records(b)
-	for _, s := range []**segment{&t.prev, &t.cur} {
-		switch {
-		case *s == nil:
-		case (*s).kept:
-			*s = &segment{entries: make([]entry, 0, t.size)}
-		default:
-			(*s).clear()
-		}
+	older, newer := t.swap(e)
+	if older != nil {
+		b = older.records(b)
+		t.reuse(1, older)
 	}
+	b = newer.records(b)
+	t.reuse(0, newer)
 	return b
 }
 
-// Lost tells whether records older than what Dump returns were overwritten.
-func (t *Tape) Lost() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.lost
+// swap takes the full segments and leaves the spare ones. That of prev is wanted
+// only once there has been one: the first lap makes it.
+func (t *Tape) swap(e *engine) (older, newer *segment) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t.write()
+	t.drained = true
+	older, newer = t.prev, t.cur
+	t.cur, t.spare[0] = t.spare[0], nil
+	if older != nil {
+		t.prev, t.spare[1] = t.spare[1], nil
+	}
+	return older, newer
 }
 
-// turn begins a segment with a checkpoint; the engine's lock is held and no
-// input is half done.
+// reuse makes a drained segment the next spare one, unless a Dump still reads it.
+func (t *Tape) reuse(i int, s *segment) {
+	if !s.kept {
+		s.clear()
+		t.spare[i] = s
+	}
+}
+
+// turn begins a segment, with a checkpoint unless the tape has been drained; the
+// engine's lock is held and no input is half done.
 func (t *Tape) turn(e *engine) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	s := t.prev
 	t.lost = t.lost || s != nil && len(s.entries) > 0
 	if s == nil || s.kept {
-		s = &segment{entries: make([]entry, 0, t.size)}
+		s = t.segment()
 	}
 	t.prev, t.cur = t.cur, s
 	s.clear()
-	s.start, s.at, s.members = e.save(e.now), e.now, e.members()
+	if !t.drained {
+		s.start, s.at, s.members = e.save(e.now), e.now, e.members()
+	}
 }
 
 // clear empties a segment, but for its checkpoint.
@@ -347,6 +265,14 @@ func (p *Pool[U]) Epoch() time.Time { return p.e.epoch }
 // Config is what the Pool was made with, its clock and its seed filled in: with
 // it a recording of the Pool can be replayed. Safe for concurrent use.
 func (p *Pool[U]) Config() Config { return p.e.cfg }
+
+// Members are the upstreams as the latest Update saw them. Safe for concurrent
+// use.
+func (p *Pool[U]) Members() []Member {
+	p.e.mu.Lock()
+	defer p.e.mu.Unlock()
+	return p.e.members()
+}
 
 // flush puts the events that are queued and not yet on the tape there.
 func (e *engine) flush() {
@@ -400,96 +326,4 @@ func (e *engine) pending() *Record {
 		return nil
 	}
 	return &e.tape.latest
-}
-
-// from notes how far a course has come.
-func (r *Record) from(e *engine, c *course) {
-	r.Key, r.Deadline = c.req.Key, c.deadline
-	r.Attempt, r.Retries = int32(c.retries), int32(c.retries)
-	r.Phase, r.Same, r.Until = uint8(c.phase), int32(c.same), c.until
-	r.NTried = int32(c.tried)
-	for i, h := range c.triedHosts() {
-		if i < inlineTried {
-			r.Tried[i] = h.position()
-		} else {
-			r.More = append(r.More, h.position())
-		}
-	}
-	r.Settled = c.phase == phaseSent && e.held(c.slot, c.gen) == nil
-	if c.host != nil {
-		r.Latest = c.host.position()
-	}
-}
-
-// position is a host's place among the members, -1 once it has left.
-func (h *host) position() int32 {
-	if h.index < 0 {
-		return -1
-	}
-	return h.pos
-}
-
-// picked notes the host of a slot.
-func (r *Record) picked(s *slot) {
-	r.Picked, r.Fallback, r.Attempt = s.host.pos, s.fallback, s.attempt
-}
-
-// report notes what was reported of an attempt.
-func (r *Record) report(rep Report) {
-	r.Outcome, r.Latency, r.Verdict = rep.Outcome, rep.Latency, rep.Retry
-}
-
-// Resume returns the Try that a Next, Done or Stop was recorded of, as it was
-// just before, for a replay that starts in the middle of the request. The Pool
-// must be the one restored from the recording's start, with all that was
-// recorded since replayed into it. It fails with ErrState if the record names
-// what the Pool does not have.
-func (p *Pool[U]) Resume(r Record) (Try[U], error) {
-	p.e.mu.Lock()
-	defer p.e.unlock()
-	t := Try[U]{pool: p, course: course{
-		req: Request{ID: r.Request, Key: r.Key}, deadline: r.Deadline,
-		phase: phase(r.Phase), retries: int(r.Retries), same: int(r.Same), until: r.Until,
-	}}
-	c := &t.course
-	if n := int(r.NTried); n < 0 || n != min(n, inlineTried)+len(r.More) || c.phase >= phaseEnded {
-		return Try[U]{}, fmt.Errorf("%w: request %d has phase %d and had tried %d upstreams, of which %d are told apart",
-			ErrState, r.Request, r.Phase, n, min(n, inlineTried)+len(r.More))
-	}
-	at := func(pos int32) (*host, error) {
-		switch {
-		case pos == -1:
-			return &host{index: -1}, nil
-		case pos < -1 || int(pos) >= len(p.e.hosts):
-			return nil, fmt.Errorf("%w: no upstream at position %d", ErrState, pos)
-		}
-		return p.e.hosts[pos], nil
-	}
-	for _, pos := range slices.Concat(r.Tried[:min(r.NTried, inlineTried)], r.More) {
-		h, err := at(pos)
-		if err != nil {
-			return Try[U]{}, err
-		}
-		c.remember(h)
-	}
-	if c.phase != phaseStart {
-		h, err := at(r.Latest)
-		if err != nil {
-			return Try[U]{}, err
-		}
-		c.host = h
-	}
-	if c.phase == phaseSent {
-		c.slot = nobody
-		for i := range p.e.slots {
-			if s := &p.e.slots[i]; s.host != nil && s.request == r.Request && s.attempt == r.Retries {
-				c.slot, c.gen = int32(i), s.gen
-				t.lease = p.lease(c.slot)
-			}
-		}
-		if c.slot == nobody && !r.Settled {
-			return Try[U]{}, fmt.Errorf("%w: request %d has no attempt %d out", ErrState, r.Request, r.Retries)
-		}
-	}
-	return t, nil
 }

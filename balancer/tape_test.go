@@ -92,7 +92,7 @@ func replay(t *testing.T, cfg balancer.Config, r balancer.Recording) []balancer.
 			leases[attempt{rec.Request, rec.Attempt}].Settle(balancer.Report{Outcome: rec.Outcome, Latency: rec.Latency})
 		}
 	}
-	got := tape.Dump(p)
+	got := tape.Dump()
 	require.Equal(t, r.Start, got.Start, "the checkpoint restores to itself")
 	for i := range got.Records {
 		got.Records[i] = got.Records[i].Shift(r.At)
@@ -192,7 +192,7 @@ func TestTapeOfConcurrentRunReplays(t *testing.T) {
 			}
 			wg.Wait()
 			p.Attach(nil)
-			rec := tape.Dump(p)
+			rec := tape.Dump()
 			require.False(t, tape.Lost())
 			require.Greater(t, len(rec.Records), ops)
 			equalRecords(t, rec.Records, replay(t, cfg, rec))
@@ -213,7 +213,7 @@ func TestTapeRing(t *testing.T) {
 	p, err := balancer.NewPool(cfg, members...)
 	require.NoError(t, err)
 	tape := balancer.NewTape(100)
-	require.Empty(t, tape.Dump(p).Records)
+	require.Empty(t, tape.Dump().Records)
 	p.Attach(tape)
 	for i := range uint64(1000) {
 		clk.Advance(time.Duration(mixed(i) % 1e6))
@@ -225,7 +225,7 @@ func TestTapeRing(t *testing.T) {
 			return nil
 		})
 		if i%97 == 0 {
-			rec := tape.Dump(p)
+			rec := tape.Dump()
 			require.LessOrEqual(t, len(rec.Records), 2*(100+20))
 			equalRecords(t, rec.Records, replay(t, cfg, rec))
 		}
@@ -255,7 +255,7 @@ func TestTapeCheckpointBeforeEachKind(t *testing.T) {
 			clk.Advance(time.Millisecond)
 			l.Release(balancer.Success)
 		}
-		rec := tape.Dump(p)
+		rec := tape.Dump()
 		equalRecords(t, rec.Records, replay(t, cfg, rec))
 	}
 }
@@ -280,7 +280,7 @@ func TestTapeAttachedFromHook(t *testing.T) {
 	require.NoError(t, p.SetHealth("a", false, "test"))
 	require.True(t, attached)
 	require.NoError(t, p.SetHealth("b", true, "test"))
-	rec := tape.Dump(p)
+	rec := tape.Dump()
 	require.Len(t, rec.Records, 2, "the input and its event")
 	equalRecords(t, rec.Records, replay(t, cfg, rec))
 }
@@ -305,7 +305,7 @@ func TestTapeDumpWhileRecording(t *testing.T) {
 	}
 	var dumps []balancer.Recording
 	for range 10 {
-		dumps = append(dumps, tape.Dump(p))
+		dumps = append(dumps, tape.Dump())
 	}
 	wg.Wait()
 	for _, rec := range dumps {
@@ -338,14 +338,108 @@ func TestTapeDrain(t *testing.T) {
 			}
 		}
 		if drain {
-			require.Empty(t, tape.Dump(p).Records)
+			require.Empty(t, tape.Dump().Records)
 			return tape.Drain(out)
 		}
-		return tape.Dump(p).Records
+		return tape.Dump().Records
 	}
 	want, got := run(false), run(true)
 	require.Equal(t, len(want), len(got))
 	equalRecords(t, want, got)
+}
+
+// A tape begins where its older segment does.
+func TestTapeStart(t *testing.T) {
+	clk := clock.NewManual(time.Unix(0, 0))
+	p, err := balancer.NewPool(balancer.Config{Seed: 1, Clock: clk}, balancer.Member{Name: "a", Share: 1})
+	require.NoError(t, err)
+	tape := balancer.NewTape(16)
+	require.Zero(t, tape.Start())
+	require.False(t, tape.Lost())
+	p.Attach(tape)
+	for i := range 60 {
+		clk.Advance(time.Second)
+		p.Poll()
+		dump, start := tape.Dump(), tape.Start()
+		dump.Records = nil
+		require.Equal(t, dump, start)
+		segments := []time.Duration{0, 17 * time.Second, 33 * time.Second, 49 * time.Second}
+		require.Equal(t, segments[max(0, i/16-1)], time.Duration(start.At))
+	}
+	tape.Drain(nil)
+	require.Zero(t, tape.Start())
+}
+
+// What a Drain has handed out stays as it is, and what it gives back is used
+// again: in the end two segments are at work and two wait.
+func TestTapeDrainSwaps(t *testing.T) {
+	p, err := balancer.NewPool(balancer.Config{Seed: 1}, balancer.Member{Name: "a", Share: 1})
+	require.NoError(t, err)
+	tape := balancer.NewTape(100)
+	p.Attach(tape)
+	var all, b []balancer.Record
+	lap := func() {
+		for range 75 {
+			l, _ := p.Acquire(balancer.Request{})
+			l.Release(balancer.Success)
+		}
+		b = tape.Drain(b[:0])
+	}
+	for range 10 {
+		lap()
+		all = append(all, b...)
+	}
+	require.False(t, tape.Lost())
+	require.Len(t, all, 1500)
+	for i := range all {
+		require.EqualValues(t, i/2+1, all[i].Request)
+	}
+	require.Zero(t, testing.AllocsPerRun(100, lap))
+}
+
+// Whoever is not a member is not on the tape: there is nothing to feed back but
+// the time.
+func TestTapeOfUnknownHealth(t *testing.T) {
+	cfg := balancer.Config{Seed: 1, Clock: clock.NewManual(time.Unix(0, 0))}
+	p, err := balancer.NewPool(cfg, balancer.Member{Name: "a", Share: 1})
+	require.NoError(t, err)
+	tape := balancer.NewTape(100)
+	p.Attach(tape)
+	require.ErrorIs(t, p.SetHealth("\xff", false, "?"), balancer.ErrUnknownUpstream)
+	require.NoError(t, p.SetHealth("a", false, "!"))
+	rec := tape.Dump()
+	require.Equal(t, balancer.Record{Kind: balancer.RecordPoll, Picked: -1, Latest: -1}, rec.Records[0])
+	require.Equal(t, balancer.RecordHealth, rec.Records[1].Kind)
+	equalRecords(t, rec.Records, replay(t, cfg, rec))
+}
+
+// Done tells whether it was the request's end.
+func TestTapeOfDone(t *testing.T) {
+	for _, c := range []struct {
+		outcome balancer.Outcome
+		verdict balancer.Verdict
+		retry   bool // Config.Retry.OnFailure
+		over    bool
+	}{
+		{outcome: balancer.Ignored, verdict: balancer.RetryAllowed, over: true},
+		{outcome: balancer.Success, verdict: balancer.RetryAllowed, over: true},
+		{outcome: balancer.Failure, over: true},
+		{outcome: balancer.Failure, retry: true},
+		{outcome: balancer.Failure, verdict: balancer.RetryAllowed},
+		{outcome: balancer.TransportFailure},
+		{outcome: balancer.TransportFailure, verdict: balancer.RetryForbidden, over: true},
+	} {
+		p, err := balancer.NewPool(balancer.Config{Seed: 1, Retry: balancer.Retry{OnFailure: c.retry}}, balancer.Member{Name: "a", Share: 1})
+		require.NoError(t, err)
+		tape := balancer.NewTape(100)
+		p.Attach(tape)
+		x := p.Start(balancer.Request{})
+		x.Next()
+		x.Done(balancer.Report{Outcome: c.outcome, Retry: c.verdict})
+		got := tape.Dump().Records
+		require.Equal(t, balancer.RecordDone, got[1].Kind)
+		require.Equal(t, c.over, got[1].Over, "%+v", c)
+	}
 }
 
 // Shift keeps what comes apart from what never does, as far as times go.

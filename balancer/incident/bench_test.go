@@ -33,7 +33,7 @@ func traffic(tb testing.TB, n int) (balancer.Recording, balancer.Config) {
 			try.Done(balancer.Report{Outcome: o})
 		}
 	}
-	return tape.Dump(p), p.Config()
+	return tape.Dump(), p.Config()
 }
 
 // BenchmarkVerify verifies a file of 20,000 requests; an op is a request.

@@ -59,7 +59,7 @@ func (s *stage) acquire() balancer.Lease[*balancertest.Upstream] {
 // file is the recording. The Pool was new at its start, so the checkpoint is
 // left out: the file can be read and edited.
 func (s *stage) file(note string) []byte {
-	r := incident.FromRecording(s.tape.Dump(s.pool), s.pool.Config(), incident.Options{Note: note})
+	r := incident.FromRecording(s.tape.Dump(), s.pool.Config(), incident.Options{Note: note})
 	f, err := r.File()
 	require.NoError(s.t, err)
 	f.Header.State = nil

@@ -186,7 +186,7 @@ func TestConcurrentRunVerifies(t *testing.T) {
 			try.Stop()
 			p.Attach(nil)
 			require.False(t, tape.Lost())
-			rec := tape.Dump(p)
+			rec := tape.Dump()
 			require.Greater(t, len(rec.Records), ops/8)
 
 			file := text(t, incident.FromRecording(rec, p.Config(), incident.Options{Note: "a crowd"}))

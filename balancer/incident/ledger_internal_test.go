@@ -62,7 +62,7 @@ func TestLedgerIsThePool(t *testing.T) {
 		l.Release(balancer.TransportFailure)
 	}
 	var b strings.Builder
-	require.NoError(t, Copy(&b, FromRecording(tape.Dump(p), p.Config(), Options{})))
+	require.NoError(t, Copy(&b, FromRecording(tape.Dump(), p.Config(), Options{})))
 	ledgerIsThePool(t, b.String())
 }
 

@@ -45,7 +45,7 @@ func NewLog(w io.Writer, p Pool, size int, opt Options) (*Log, error) {
 	l := &Log{pool: p, tape: balancer.NewTape(Config{Size: size}.size())}
 	cfg := p.Config()
 	p.Attach(l.tape)
-	rec := l.tape.Start(p)
+	rec := l.tape.Start()
 	head := FromRecording(rec, cfg, opt).head
 	if isNew(rec, cfg) {
 		head.State = nil

@@ -151,7 +151,7 @@ func TestDumpBesideDrain(t *testing.T) {
 	for range 20 {
 		p.Poll()
 	}
-	dump := tape.Dump(p)
+	dump := tape.Dump()
 	want := fmt.Sprint(dump.Records)
 	require.Len(t, tape.Drain(nil), 20)
 	for range 40 {
@@ -171,7 +171,7 @@ func TestDumpBesideDrain(t *testing.T) {
 			for range 300 {
 				p.Poll()
 			}
-			large.Dump(p)
+			large.Dump()
 		}
 	})
 	wg.Go(func() {
@@ -185,5 +185,5 @@ func TestDumpBesideDrain(t *testing.T) {
 	wg.Wait()
 	p.Attach(large)
 	p.Poll()
-	require.Len(t, large.Dump(p).Records, 1, "attached anew")
+	require.Len(t, large.Dump().Records, 1, "attached anew")
 }

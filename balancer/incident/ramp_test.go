@@ -36,7 +36,7 @@ func TestVerifyFromTheMiddleOfARamp(t *testing.T) {
 		s.pool.Attach(s.tape)
 		s.send(700, 10*time.Millisecond)
 		require.Equal(t, 1000, s.pool.Snapshot().Upstreams[1].Ramp)
-		f, err := incident.FromRecording(s.tape.Dump(s.pool), s.pool.Config(), incident.Options{}).File()
+		f, err := incident.FromRecording(s.tape.Dump(), s.pool.Config(), incident.Options{}).File()
 		require.NoError(t, err)
 		b, err := f.Bytes()
 		require.NoError(t, err)

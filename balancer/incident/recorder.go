@@ -171,7 +171,7 @@ func (r *Recorder) dump(reason string) Incident {
 	if opt.Note == "" {
 		opt.Note = reason
 	}
-	return Incident{Reason: reason, Recording: r.tape.Dump(p), Config: p.Config(), Options: opt}
+	return Incident{Reason: reason, Recording: r.tape.Dump(), Config: p.Config(), Options: opt}
 }
 
 // WriteFile writes what the recorder has to a file of that name, which is

@@ -95,7 +95,7 @@ func TestRows(t *testing.T) {
 			s := x.run(t)
 			snapshot := s.pool.Snapshot()
 			want := snapshot.Totals
-			f, err := incident.FromRecording(s.tape.Dump(s.pool), s.pool.Config(), incident.Options{}).File()
+			f, err := incident.FromRecording(s.tape.Dump(), s.pool.Config(), incident.Options{}).File()
 			require.NoError(t, err)
 			var got balancer.Totals
 			latest := map[uint64]string{}

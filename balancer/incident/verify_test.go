@@ -203,7 +203,7 @@ func TestHashedKeys(t *testing.T) {
 			require.NoError(t, err)
 			l.Release(balancer.Success)
 		}
-		return incident.FromRecording(tape.Dump(p), p.Config(), incident.Options{KeySecret: []byte("secret")})
+		return incident.FromRecording(tape.Dump(), p.Config(), incident.Options{KeySecret: []byte("secret")})
 	}
 	file := text(t, record(balancer.LeastConn{}))
 	require.NoError(t, verify(t, file))

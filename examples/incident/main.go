@@ -82,7 +82,7 @@ func newStage(w io.Writer, cfg balancer.Config, ups ...*balancertest.Upstream) (
 
 // lanes draws what has happened, a lane for each upstream.
 func (s *stage) lanes(note string) error {
-	rec := incident.FromRecording(s.tape.Dump(s.pool), s.pool.Config(), incident.Options{Note: note})
+	rec := incident.FromRecording(s.tape.Dump(), s.pool.Config(), incident.Options{Note: note})
 	if err := incident.Timeline(s.w, rec, incident.TimelineOptions{Captions: 8}); err != nil {
 		return err
 	}
