@@ -61,8 +61,8 @@ func TestBounds(t *testing.T) {
 	}
 	ints("Scenario.Servers[0].Count", func(s *scenario, n int) { server(s).Count = n }, []int{0, 1, 1000}, []int{-1, 1<<20 + 1})
 	ints("Scenario.Servers[0].Weight", func(s *scenario, n int) { server(s).Weight = n }, []int{-1, 0, 1<<19 + 1, 1 << 20}, []int{1<<20 + 1})
-	ints("Scenario.Servers[0].Priority", func(s *scenario, n int) { server(s).Priority = n }, []int{0, 7}, []int{-1})
-	ints("Scenario.Servers[0].MaxInflight", func(s *scenario, n int) { server(s).MaxInflight = n }, []int{0, 1}, []int{-1})
+	ints("Scenario.Servers[0].Priority", func(s *scenario, n int) { server(s).Priority = n }, []int{0, 7, 1 << 30}, []int{-1, 1<<30 + 1})
+	ints("Scenario.Servers[0].MaxInflight", func(s *scenario, n int) { server(s).MaxInflight = n }, []int{0, 1, 1 << 30}, []int{-1, 1<<30 + 1})
 	ints("Scenario.Clients[0].Count", func(s *scenario, n int) { client(s).Count = n }, []int{0, 1, 10}, []int{-1, 1<<20 + 1})
 	ints("Scenario.Clients[0].Users", func(s *scenario, n int) { *client(s) = sim.Client{Users: n} }, []int{1, 1 << 20}, []int{-1, 1<<20 + 1})
 	ints("Scenario.Clients[0].Sees", func(s *scenario, n int) { client(s).Sees = n }, []int{0, 1, 3}, []int{-1, 4})

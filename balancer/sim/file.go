@@ -69,8 +69,17 @@ type fileReader struct {
 
 func (f *fileReader) fail(line int, msg string) error { return &SyntaxError{Line: line, Msg: msg} }
 
-func (f *fileReader) read() error {
+// next returns the next line. One that is too long is an error about the text.
+func (f *fileReader) next() ([]byte, error) {
 	b, err := f.lines.Next()
+	if errors.Is(err, jsonline.ErrLong) {
+		err = f.fail(f.lines.N, err.Error())
+	}
+	return b, err
+}
+
+func (f *fileReader) read() error {
+	b, err := f.next()
 	if err == io.EOF {
 		return f.fail(f.lines.N+1, "want a header, the file is empty")
 	}
@@ -83,16 +92,14 @@ func (f *fileReader) read() error {
 		return f.fail(head, c.Msg)
 	}
 	for {
-		b, err := f.lines.Next()
+		b, err := f.next()
 		switch {
 		case err == io.EOF:
 			return f.fail(f.lines.N+1, "want "+lastLine+", the file is cut off")
-		case errors.Is(err, jsonline.ErrLong):
-			return f.fail(f.lines.N, err.Error())
 		case err != nil:
 			return err
 		case f.lines.Ends(b):
-			switch _, err := f.lines.Next(); err {
+			switch _, err := f.next(); err {
 			case io.EOF:
 				return f.validate(head)
 			case nil:
@@ -220,7 +227,7 @@ func (s Scenario) Write(out io.Writer) error {
 	b = append(b, '\n')
 	// Reading it back is how a custom policy shows.
 	if _, err := Read(bytes.NewReader(b)); err != nil {
-		return bad("Scenario", "what a file cannot hold", err.Error())
+		return &ConfigError{Field: "Scenario in a file", Err: err}
 	}
 	_, err := out.Write(b)
 	return err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -95,10 +96,26 @@ func TestReadRefuses(t *testing.T) {
 	}
 	// An error of the reader is passed on, also from the middle.
 	broken := errors.New("broken")
+	// A line without an end is an error about the text, wherever it stands.
+	for _, before := range []string{"", head, head + server + client + end} {
+		long := io.LimitReader(endless{}, 65<<20)
+		_, err := sim.Read(io.MultiReader(strings.NewReader(before+"#"), long))
+		require.ErrorIs(t, err, sim.ErrSyntax)
+	}
 	_, err := sim.Read(iotest.ErrReader(broken))
 	require.ErrorIs(t, err, broken)
 	_, err = sim.Read(io.MultiReader(strings.NewReader(sinkhole), iotest.ErrReader(broken)))
 	require.ErrorIs(t, err, broken)
+}
+
+// endless is a line without an end.
+type endless struct{}
+
+func (endless) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = 'x'
+	}
+	return len(b), nil
 }
 
 type mine struct{ balancer.RoundRobin }
@@ -115,6 +132,18 @@ func TestWriteRefuses(t *testing.T) {
 	own = s
 	own.Servers = []sim.Server{{Name: "\xff"}}
 	require.ErrorIs(t, own.Write(&b), sim.ErrConfig)
+	var ce *sim.ConfigError
+	own.Pool.Policy, own.Servers = mine{}, s.Servers
+	require.ErrorAs(t, own.Write(&b), &ce)
+	require.ErrorIs(t, ce.Err, sim.ErrSyntax)
+	// The least of numbers can be written and read.
+	own = s
+	own.Servers = []sim.Server{{Name: "s-3", Workers: math.MinInt, Queue: math.MinInt, Weight: math.MinInt}}
+	var file bytes.Buffer
+	require.NoError(t, own.Write(&file))
+	again, err := sim.Read(&file)
+	require.NoError(t, err)
+	require.Equal(t, own, again)
 	own = s
 	own.Duration = 0
 	require.ErrorIs(t, own.Write(&b), sim.ErrConfig)

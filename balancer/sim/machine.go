@@ -232,6 +232,10 @@ func (m *machine) addClients() error {
 			hook, index := cfg.OnEvent, c.index
 			cfg.OnEvent = func(ev balancer.Event) {
 				m.poolEvent(index, ev)
+				if m.rec != nil && m.rec.client == index {
+					// One input may bring any number of events.
+					m.rec.input()
+				}
 				if hook != nil {
 					hook(ev)
 				}

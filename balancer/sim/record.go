@@ -7,9 +7,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/balancer/incident"
 )
 
-// recordEvery is how many inputs of the Pool come between two flushes of a
-// recording, and recordSize how much it can hold: an input brings a record, and
-// rarely a few events.
+// recordEvery is how many inputs and events of the Pool come between two flushes
+// of a recording, and recordSize how much it can hold.
 const (
 	recordEvery = 1 << 11
 	recordSize  = 4 * recordEvery
@@ -18,10 +17,11 @@ const (
 // recording writes down what one client's Pool does.
 type recording struct {
 	log    *incident.Log
+	client uint32
 	inputs int
 }
 
-// input notes that the Pool has an input, which comes or has come.
+// input notes that the Pool has an input or an event, which comes or has come.
 func (r *recording) input() {
 	if r.inputs++; r.inputs == recordEvery {
 		r.inputs = 0
@@ -33,7 +33,7 @@ func (r *recording) input() {
 // package incident: its inputs, from the first request on, and what it decided.
 // client counts from 0 in the order of the scenario. incident.Verify replays the
 // file, incident.Timeline draws it, and File.Inputs makes a test of it. The error
-// is a *ConfigError or that of out. It takes about twice the time of Run, and
+// is a *ConfigError or that of out. It takes two to three times as long as Run, and
 // memory for the requests under way. Safe for concurrent use.
 func Record(s Scenario, client int, out io.Writer) (Result, error) {
 	m, err := newMachine(s)
@@ -47,7 +47,7 @@ func Record(s Scenario, client int, out io.Writer) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	m.rec = &recording{log: log}
+	m.rec = &recording{log: log, client: uint32(client)}
 	for m.step() {
 	}
 	err = log.Close()

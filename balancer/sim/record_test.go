@@ -14,6 +14,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/balancer"
 	"github.com/evenkeel-go/evenkeel/balancer/incident"
 	"github.com/evenkeel-go/evenkeel/balancer/sim"
+	"github.com/evenkeel-go/evenkeel/breaker"
+	"github.com/evenkeel-go/evenkeel/outlier"
 )
 
 // What is recorded of any run replays, and recording changes nothing.
@@ -115,4 +117,25 @@ func verified(b *bytes.Buffer) error {
 		return err
 	}
 	return incident.Verify(r, cfg)
+}
+
+// An input may bring more events than fit between two flushes: many breakers turn
+// half-open at one of them, many ejections end at another.
+func TestRecordManyEventsAtOnce(t *testing.T) {
+	s := sim.Scenario{
+		Seed: 1, Duration: 50 * time.Second,
+		Servers: []sim.Server{{Count: 9000, Workers: -1}},
+		Clients: []sim.Client{{Times: nil, Rate: 9000}},
+		Script:  []sim.Change{{Kind: sim.Down, For: 5 * time.Second}, {Kind: sim.Surge, Factor: 1e-4, At: 5 * time.Second}},
+		Pool: balancer.Config{
+			Policy: balancer.RoundRobin{}, Retry: balancer.Retry{Off: true},
+			Breaker: breaker.Config{ConsecutiveFailures: 2, OpenFor: 10 * time.Second},
+			Outlier: outlier.Config{Consecutive: 2, Base: 20 * time.Second, MaxEjectedPercent: 100, Last: outlier.EjectLast},
+		},
+	}
+	var b bytes.Buffer
+	_, err := sim.Record(s, 0, &b)
+	require.NoError(t, err)
+	require.Greater(t, strings.Count(b.String(), `"ev":"half_open"`), 8000)
+	require.NoError(t, verified(&b))
 }

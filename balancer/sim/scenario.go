@@ -19,6 +19,7 @@ const zonePrefix = "zone:"
 const (
 	maxCount  = 1 << 20 // of servers, of clients, of users
 	maxPairs  = 1 << 24 // of a client and a server or a user
+	maxSmall  = 1 << 30 // of what an upstream may have
 	maxFactor = 1e6
 	maxRate   = 1e9
 )
@@ -198,7 +199,6 @@ func (s Scenario) Validate() error {
 		return err
 	}
 	servers := 0
-	seen := map[string]bool{}
 	for i, v := range s.Servers {
 		field := fmt.Sprintf("Scenario.Servers[%d]", i)
 		if err := v.validate(field); err != nil {
@@ -208,20 +208,9 @@ func (s Scenario) Validate() error {
 			return bad("Scenario.Servers", servers, "at most 1048576 in all")
 		}
 	}
-	for i, v := range s.Servers {
-		field := fmt.Sprintf("Scenario.Servers[%d]", i)
-		for k := range atLeastOne(v.Count) {
-			if seen[v.id(k)] {
-				return bad(field+".Name", fmt.Sprintf("%q", v.Name), "distinct ids; "+v.id(k)+" is taken")
-			}
-			seen[v.id(k)] = true
-		}
-	}
-	// A Change that names several must not mean one other server too.
-	for i, v := range s.Servers {
-		if v.Count > 1 && seen[v.name()] {
-			return bad(fmt.Sprintf("Scenario.Servers[%d].Name", i), fmt.Sprintf("%q", v.Name), "not the id of a server of another group")
-		}
+	names, err := newNames(s.Servers)
+	if err != nil {
+		return err
 	}
 	pairs := int64(0)
 	for i, c := range s.Clients {
@@ -239,7 +228,7 @@ func (s Scenario) Validate() error {
 	}
 	for i, c := range s.Script {
 		field := fmt.Sprintf("Scenario.Script[%d]", i)
-		if err := c.validate(field, s.Duration, s.Servers); err != nil {
+		if err := c.validate(field, s.Duration, names); err != nil {
 			return err
 		}
 		if err := c.stray(field); err != nil {
@@ -297,10 +286,10 @@ func (s Server) validate(field string) error {
 		return bad(field+".Count", s.Count, "0 to 1048576")
 	case s.Weight > 1<<20:
 		return bad(field+".Weight", s.Weight, "at most 1048576")
-	case s.Priority < 0:
-		return bad(field+".Priority", s.Priority, ">= 0")
-	case s.MaxInflight < 0:
-		return bad(field+".MaxInflight", s.MaxInflight, ">= 0")
+	case s.Priority < 0 || s.Priority > maxSmall:
+		return bad(field+".Priority", s.Priority, "0 to 1073741824")
+	case s.MaxInflight < 0 || s.MaxInflight > maxSmall:
+		return bad(field+".MaxInflight", s.MaxInflight, "0 to 1073741824")
 	case !(s.SlowDown >= 0 && s.SlowDown <= maxFactor):
 		return bad(field+".SlowDown", s.SlowDown, "0 to 1e6")
 	case !(s.Errors >= 0 && s.Errors <= 1):

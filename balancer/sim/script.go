@@ -139,7 +139,7 @@ func (c Change) lasts(duration time.Duration) time.Duration {
 	return duration - c.At
 }
 
-func (c Change) validate(field string, duration time.Duration, servers []Server) error {
+func (c Change) validate(field string, duration time.Duration, names names) error {
 	switch {
 	case c.Kind < Brownout || c.Kind > Surge:
 		return bad(field+".Kind", c.Kind, "one of the Kind constants")
@@ -159,29 +159,10 @@ func (c Change) validate(field string, duration time.Duration, servers []Server)
 		return bad(field+".Every", c.Every, "at least a millionth of the time that it lasts")
 	case c.First < 0:
 		return bad(field+".First", c.First, ">= 0")
-	case c.Kind != Surge && len(c.match(servers)) == 0:
+	case c.Kind != Surge && !names.has(c.Servers):
 		return bad(field+".Servers", fmt.Sprintf("%q", c.Servers), "the id of a server, the name of a group, or zone:NAME")
 	}
 	return c.Service.validate(field + ".Service")
-}
-
-// match lists the servers that the change names, by index.
-func (c Change) match(servers []Server) []int {
-	var out []int
-	at := 0
-	for _, s := range servers {
-		for k := range atLeastOne(s.Count) {
-			if c.Servers == "" || c.Servers == s.name() || c.Servers == s.id(k) ||
-				s.Zone != "" && c.Servers == "zone:"+s.Zone {
-				out = append(out, at)
-			}
-			at++
-		}
-	}
-	if c.First > 0 && c.First < len(out) {
-		out = out[:c.First]
-	}
-	return out
 }
 
 // never is the instant of what will not happen.

@@ -232,7 +232,7 @@ func (c *Cursor) Number(what string, limit uint64) uint64 {
 // Integer is Number with a sign.
 func (c *Cursor) Integer(what string, limit uint64) int64 {
 	if c.Take('-') {
-		n := c.digits(what, limit)
+		n := c.digits(what, limit+1) // there is one more below zero
 		if n == 0 {
 			c.Fail("%s is minus zero", what)
 		}
