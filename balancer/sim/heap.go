@@ -14,7 +14,7 @@ const (
 	evRetry                // a: request, whose wait is over
 	evScript               // the script's next boundary
 	evProbe                // a: check, b: epoch; its next probe
-	evProbeEnd             // a: check, b: epoch; a probe's answer or deadline
+	evProbeEnd             // a: check, b: epoch; a probe's deadline
 )
 
 // kindBits of an event's number are its kind. The 60 that are left would last for

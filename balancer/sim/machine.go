@@ -205,65 +205,6 @@ func (m *machine) addScript() {
 	}
 }
 
-// addClients makes the clients with a Pool each, all on the one clock.
-func (m *machine) addClients() error {
-	seeded := false // a client has the seed of Scenario.Pool
-	for gi := range m.s.Clients {
-		g := &m.s.Clients[gi]
-		for k := range atLeastOne(g.Count) {
-			c := newClient(m, gi, k)
-			cfg, first := m.s.Pool, !seeded
-			if g.Pool != nil {
-				cfg, first = *g.Pool, k == 0
-			} else {
-				seeded = true
-			}
-			cfg.Clock = m.clk
-			switch {
-			case cfg.Seed == 0:
-				cfg.Seed = draw(m.s.Seed, streamPool, c.place) | 1
-			case !first:
-				cfg.Seed = draw(cfg.Seed, streamPool, c.place) | 1
-			}
-			if c.Checks != nil {
-				cfg.StartUnhealthy = !c.Checks.Probe.StartHealthy
-				c.probeEnds = cfg.Outlier.ProbeEnds
-			}
-			hook, index := cfg.OnEvent, c.index
-			cfg.OnEvent = func(ev balancer.Event) {
-				m.poolEvent(index, ev)
-				if m.rec != nil && m.rec.client == index {
-					// One input may bring any number of events.
-					m.rec.input()
-				}
-				if hook != nil {
-					hook(ev)
-				}
-			}
-			pool, err := balancer.NewPool(cfg, c.members(m)...)
-			if err != nil {
-				return &ConfigError{Field: "Scenario.Pool", Err: err}
-			}
-			c.pool = pool
-			m.addChecks(&c)
-			m.clients = append(m.clients, c)
-		}
-	}
-	return nil
-}
-
-// members are the servers that the client sees and the script has not taken
-// out.
-func (c *client) members(m *machine) []*node {
-	var out []*node
-	for _, si := range c.sees {
-		if len(m.effects) == 0 || !m.effects[si].out {
-			out = append(out, m.nodes[si])
-		}
-	}
-	return out
-}
-
 // updatePools tells every Pool who its members are. The ids are known to be
 // good.
 func (m *machine) updatePools() {
