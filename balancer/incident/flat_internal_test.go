@@ -40,7 +40,8 @@ func TestNothingIsKept(t *testing.T) {
 		require.NoError(t, in.Close())
 		require.Empty(t, p.leases, name)
 		require.Empty(t, p.tries, name)
-		require.Empty(t, p.trans.begun, name)
+		require.Empty(t, p.trans.begun.young, name)
+		require.Empty(t, p.trans.begun.old, name)
 		require.Empty(t, ledger.out, name)
 		require.LessOrEqual(t, len(p.idle), 4, name)
 	}

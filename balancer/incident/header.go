@@ -155,6 +155,9 @@ func (h *Header) check(line []byte) error {
 	if h.Seed == 0 {
 		return fmt.Errorf("incident: a header without a seed")
 	}
+	if err := tooLong(line); err != nil {
+		return err
+	}
 	l := Line{Kind: InUpdate, Members: h.Members}
 	if err := l.check(); err != nil {
 		return err
@@ -163,6 +166,15 @@ func (h *Header) check(line []byte) error {
 	c := cursor{jsonline.NewCursor(line)}
 	if c.header(new(Header)); c.Msg != "" {
 		return fmt.Errorf("incident: a header that cannot be read again: %s", c.Msg)
+	}
+	return nil
+}
+
+// tooLong returns what keeps a line from being read again that has the length of
+// this one, and a line feed.
+func tooLong(line []byte) error {
+	if len(line) >= jsonline.MaxLine {
+		return fmt.Errorf("incident: a line of %d bytes, want less than %d", len(line), jsonline.MaxLine)
 	}
 	return nil
 }
@@ -212,17 +224,27 @@ func (w *Writer) write(l *Line) error {
 		return w.err
 	}
 	w.last = l.At
-	w.b = append(l.appendTo(w.b), '\n')
-	if len(w.b) >= flushAt {
-		w.flush()
+	begin := len(w.b)
+	w.b = l.appendTo(w.b)
+	if w.err = tooLong(w.b[begin:]); w.err != nil {
+		w.b = w.b[:begin]
+		return w.err
 	}
-	return w.err
+	if w.b = append(w.b, '\n'); len(w.b) >= flushAt {
+		return w.flush()
+	}
+	return nil
 }
 
-// flush hands on what was written; there was no error so far.
-func (w *Writer) flush() {
-	_, w.err = w.w.Write(w.b)
-	w.b = w.b[:0]
+// flush hands on the lines that were written, and returns the first error so far.
+func (w *Writer) flush() error {
+	if len(w.b) > 0 {
+		_, err := w.w.Write(w.b)
+		if w.b = w.b[:0]; w.err == nil {
+			w.err = err
+		}
+	}
+	return w.err
 }
 
 // Close ends the file. It does not close the io.Writer. Later calls do nothing
@@ -231,7 +253,7 @@ func (w *Writer) Close() error {
 	if w.err == nil && !w.closed {
 		w.b = append(w.b, lastLine...)
 		w.b = append(w.b, '\n')
-		w.flush()
+		w.err = w.flush()
 	}
 	w.closed = true
 	return w.err

@@ -20,7 +20,7 @@ type Config struct {
 	// Size is the number of records in each of the ring's two segments: inputs
 	// and changes of state, two or three for each attempt. What is kept is
 	// between one and two segments. A record takes 64 bytes, a rare one about 300
-	// more. If zero, 32768. Negative is an error.
+	// more. If zero, 32768. Negative, or more than 2^24, is an error.
 	Size int
 
 	// Options say how dumps are written.
@@ -47,11 +47,14 @@ type Config struct {
 
 // Validate reports a bad setting. The error matches balancer.ErrConfig.
 func (c Config) Validate() error {
-	if c.Size < 0 {
-		return fmt.Errorf("incident: Config.Size is %d, want >= 0: %w", c.Size, balancer.ErrConfig)
+	if c.Size < 0 || c.Size > maxSize {
+		return fmt.Errorf("incident: Config.Size is %d, want 0 to %d: %w", c.Size, maxSize, balancer.ErrConfig)
 	}
 	return nil
 }
+
+// maxSize is the largest segment of a tape.
+const maxSize = 1 << 24
 
 func (c Config) size() int {
 	if c.Size == 0 {
@@ -76,11 +79,12 @@ func (c Config) triggers() []balancer.EventKind {
 
 // Pool is what a Recorder needs of a [balancer.Pool].
 type Pool interface {
-	Attach(*balancer.Tape)   // begins to record
-	Detach(*balancer.Tape)   // ends it
-	Config() balancer.Config // goes into the header
-	Epoch() time.Time        // the instant from which records count
-	Selectable() int         // whether 0 is a trigger
+	Attach(*balancer.Tape)      // begins to record
+	Detach(*balancer.Tape)      // ends it
+	Config() balancer.Config    // goes into the header
+	Members() []balancer.Member // likewise
+	Epoch() time.Time           // the instant from which records count
+	Selectable() int            // whether 0 is a trigger
 }
 
 // ErrUnattached is the error of a [Recorder] that has never been attached to a
@@ -89,6 +93,8 @@ var ErrUnattached = errors.New("incident: the recorder was never attached")
 
 // Recorder keeps the latest of one Pool's life. While it is attached, an attempt
 // costs a few dozen nanoseconds more and no allocation; while it is not, nothing.
+// What it has verifies if no two requests had one number at a time, each from its
+// first Next to its end: see balancer.Request.ID.
 // The zero Recorder is not usable: see NewRecorder. Safe for concurrent use.
 type Recorder struct {
 	cfg  Config

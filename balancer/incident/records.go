@@ -29,15 +29,8 @@ type Options struct {
 // Config of the recorded Pool, as Pool.Config returns it. Times count from the
 // recording's start.
 func FromRecording(rec balancer.Recording, cfg balancer.Config, opt Options) *Reader {
-	r := &Reader{line: 1, headAt: 1}
-	r.head = Header{
-		Library: Library, Seed: cfg.Seed, Start: rec.Epoch.Add(time.Duration(rec.At)).UTC().Round(0), Note: opt.Note,
-		HashedKeys: len(opt.KeySecret) > 0, Settings: data(cfg), Members: rec.Members, State: rec.Start,
-	}
-	if r.head.Seed == 0 && len(rec.Start) >= 9 {
-		r.head.Seed = binary.LittleEndian.Uint64(rec.Start[1:])
-	}
-	t := newTranslator(rec.Members, cfg.Retry.OnFailure)
+	r := &Reader{head: headerOf(rec, cfg, opt), line: 1, headAt: 1}
+	t := newTranslator(rec.Members)
 	t.secret = opt.KeySecret
 	var queue []Line
 	i, at := 0, 0
@@ -61,6 +54,17 @@ func FromRecording(rec balancer.Recording, cfg balancer.Config, opt Options) *Re
 	return r
 }
 
+func headerOf(rec balancer.Recording, cfg balancer.Config, opt Options) Header {
+	h := Header{
+		Library: Library, Seed: cfg.Seed, Start: rec.Epoch.Add(time.Duration(rec.At)).UTC().Round(0), Note: opt.Note,
+		HashedKeys: len(opt.KeySecret) > 0, Settings: data(cfg), Members: rec.Members, State: rec.Start,
+	}
+	if h.Seed == 0 && len(rec.Start) >= 9 {
+		h.Seed = binary.LittleEndian.Uint64(rec.Start[1:])
+	}
+	return h
+}
+
 // data is what of a Config can stand in a file, as a file gives it back.
 func data(cfg balancer.Config) balancer.Config {
 	cfg.Clock, cfg.Classify, cfg.OnEvent, cfg.Seed = nil, nil, nil, 0
@@ -70,15 +74,14 @@ func data(cfg balancer.Config) balancer.Config {
 // translator turns records into lines. It knows the members, by which positions
 // become names, and the requests that have begun since the file did.
 type translator struct {
-	members   []balancer.Member
-	begun     map[uint64]struct{}
-	onFailure bool
-	secret    []byte
-	err       error
+	members []balancer.Member
+	begun   roster
+	secret  []byte
+	err     error
 }
 
-func newTranslator(members []balancer.Member, onFailure bool) *translator {
-	return &translator{members: members, begun: map[uint64]struct{}{}, onFailure: onFailure}
+func newTranslator(members []balancer.Member) *translator {
+	return &translator{members: members, begun: newRoster()}
 }
 
 // name is the id of a position; "" of one that has left.
@@ -119,26 +122,26 @@ func (t *translator) lines(r *balancer.Record, out []Line) []Line {
 			l.Kind = InRequest
 			t.key(&l, r)
 			t.deadline(&l, r)
-			t.begun[r.Request] = struct{}{}
+			t.begun.add(r.Request)
 		} else {
 			l.Kind = InNext
 			t.from(&l, r)
 		}
 		if r.Step == balancer.StepEnd {
-			delete(t.begun, r.Request)
+			t.begun.drop(r.Request)
 		}
 		return t.decided(append(out, l), r)
 	case balancer.RecordDone:
 		l.Kind = InDone
 		t.report(&l, r)
 		t.from(&l, r)
-		if over(&l, t.onFailure) {
-			delete(t.begun, r.Request)
+		if r.Over {
+			t.begun.drop(r.Request)
 		}
 	case balancer.RecordStop:
 		l.Kind = InStop
 		t.from(&l, r)
-		delete(t.begun, r.Request)
+		t.begun.drop(r.Request)
 	case balancer.RecordAnswered:
 		l.Kind, l.Try = InAnswered, int(r.Attempt)
 	case balancer.RecordSettle:
@@ -149,18 +152,6 @@ func (t *translator) lines(r *balancer.Record, out []Line) []Line {
 		return out
 	}
 	return append(out, l)
-}
-
-// over tells whether an InDone ends its request, by the rule of Config.Retry and
-// Report.Retry.
-func over(l *Line, onFailure bool) bool {
-	switch {
-	case l.Outcome != balancer.Failure && l.Outcome != balancer.TransportFailure, l.Retry == balancer.RetryForbidden:
-		return true
-	case l.Retry == balancer.RetryAllowed:
-		return false
-	}
-	return l.Outcome == balancer.Failure && !onFailure
 }
 
 func (t *translator) report(l *Line, r *balancer.Record) {
@@ -185,9 +176,10 @@ func (t *translator) deadline(l *Line, r *balancer.Record) {
 	}
 }
 
-// from says how far a request has come that began before the file.
+// from says how far a request has come that began before the file, or was
+// forgotten since.
 func (t *translator) from(l *Line, r *balancer.Record) {
-	if _, ok := t.begun[r.Request]; ok {
+	if t.begun.has(r.Request) {
 		return
 	}
 	if int(r.Phase) >= len(phases) {
@@ -205,7 +197,7 @@ func (t *translator) from(l *Line, r *balancer.Record) {
 	t.key(l, r)
 	t.deadline(l, r)
 	// What follows can be told from this.
-	t.begun[r.Request] = struct{}{}
+	t.begun.add(r.Request)
 }
 
 // decided appends what came of an acquire, a request or a next.

@@ -19,17 +19,17 @@ var ErrInput = errors.New("incident: not an input for this state")
 
 // player feeds lines to a Pool on a clock that is moved by hand.
 type player struct {
-	clk       *clock.Manual
-	pool      *balancer.Pool[balancer.Member]
-	tape      *balancer.Tape
-	members   []balancer.Member
-	onFailure bool
-	leases    map[leaseID]balancer.Lease[balancer.Member]
-	before    map[uint64]int // the attempts that were out at the start, by request
-	tries     map[uint64]*balancer.Try[balancer.Member]
-	idle      []*balancer.Try[balancer.Member]
-	records   []balancer.Record
-	trans     *translator
+	clk     *clock.Manual
+	pool    *balancer.Pool[balancer.Member]
+	tape    *balancer.Tape
+	members []balancer.Member
+	leases  map[leaseID]balancer.Lease[balancer.Member]
+	picked  balancer.Lease[balancer.Member] // by the input at hand, if it has picked
+	before  map[uint64]int                  // the attempts that were out at the start, by request
+	tries   map[uint64]*balancer.Try[balancer.Member]
+	idle    []*balancer.Try[balancer.Member]
+	records []balancer.Record
+	trans   *translator
 }
 
 // leaseID names an attempt that is out.
@@ -48,12 +48,12 @@ var epoch = time.Unix(0, 0).UTC()
 func newPlayer(h *Header, cfg balancer.Config) (*player, error) {
 	p := &player{
 		clk: clock.NewManual(epoch), tape: balancer.NewTape(tapeSize), members: h.Members,
-		onFailure: cfg.Retry.OnFailure,
-		leases:    map[leaseID]balancer.Lease[balancer.Member]{},
-		before:    map[uint64]int{},
-		tries:     map[uint64]*balancer.Try[balancer.Member]{},
-		trans:     newTranslator(h.Members, cfg.Retry.OnFailure),
+		leases: map[leaseID]balancer.Lease[balancer.Member]{},
+		before: map[uint64]int{},
+		tries:  map[uint64]*balancer.Try[balancer.Member]{},
+		trans:  newTranslator(h.Members),
 	}
+	p.trans.begun.forgotten = func(request uint64) { delete(p.tries, request) }
 	_, missing := jsonline.Resolve(cfg.Policy)
 	switch {
 	case cfg.Seed != 0 && cfg.Seed != h.Seed:
@@ -94,31 +94,66 @@ func (p *player) snapshot(h *Header) balancer.Snapshot {
 }
 
 // feed gives one input to the Pool and appends what its tape says of it. One that
-// cannot be fed leaves the Pool and its time as they are.
+// cannot be fed leaves everything as it is: the Pool, its time, and what is known
+// of the requests.
 func (p *player) feed(l *Line, out []Line) ([]Line, error) {
 	p.clk.Set(epoch.Add(l.At))
-	if err := p.input(l); err != nil {
+	t, err := p.input(l)
+	if err != nil {
 		return out, err
 	}
 	p.records = p.tape.Drain(p.records[:0])
 	fed := false
 	for i := range p.records {
-		fed = fed || p.records[i].Kind != balancer.RecordEvent
-		out = p.trans.lines(&p.records[i], out)
+		r := &p.records[i]
+		out = p.trans.lines(r, out)
+		if r.Kind != balancer.RecordEvent {
+			fed = true
+			p.follow(l, t, r)
+		}
 	}
 	switch {
 	case p.trans.err != nil:
 		return out, p.trans.err
-	case !fed && l.Kind == InNext:
-		return out, fmt.Errorf("%w: request %d has an attempt out, which is to end first", ErrInput, l.Request)
-	case !fed:
-		try := l.Try
-		if t := p.tries[l.Request]; t != nil {
-			try = max(try, t.Retries())
-		}
-		return out, fmt.Errorf("%w: request %d has no attempt %d out", ErrInput, l.Request, try)
+	case fed:
+		return out, nil
 	}
-	return out, nil
+	try := l.Try
+	if t != nil {
+		try = max(try, t.Retries())
+		if l.From != nil {
+			p.idle = append(p.idle, t)
+		}
+	}
+	if l.Kind == InNext {
+		return out, fmt.Errorf("%w: request %d has an attempt out, which is to end first", ErrInput, l.Request)
+	}
+	return out, fmt.Errorf("%w: request %d has no attempt %d out", ErrInput, l.Request, try)
+}
+
+// follow notes what an input has done, by the record of it. t is the request that
+// it is about, if that may be retried.
+func (p *player) follow(l *Line, t *balancer.Try[balancer.Member], r *balancer.Record) {
+	switch r.Kind {
+	case balancer.RecordUpdate:
+		p.members = l.Members
+	case balancer.RecordAcquire, balancer.RecordNext:
+		if r.Picked >= 0 {
+			p.leases[leaseID{l.Request, p.picked.Attempt()}] = p.picked
+		}
+	case balancer.RecordDone, balancer.RecordStop:
+		delete(p.leases, leaseID{l.Request, t.Retries()})
+	case balancer.RecordSettle:
+		delete(p.leases, leaseID{l.Request, l.Try})
+	}
+	switch {
+	case t == nil:
+	case r.Over || r.Step == balancer.StepEnd || r.Kind == balancer.RecordStop:
+		delete(p.tries, l.Request)
+		p.idle = append(p.idle, t)
+	case l.Kind == InRequest || l.From != nil:
+		p.tries[l.Request] = t
+	}
 }
 
 // busy tells whether a request of that number has an attempt out. Two of them at
@@ -136,64 +171,45 @@ func (p *player) busy(request uint64) bool {
 	return false
 }
 
-func (p *player) input(l *Line) error {
-	if (l.Kind == InAcquire || l.Kind == InRequest) && p.busy(l.Request) {
-		return fmt.Errorf("%w: request %d has an attempt out, and its number is in use", ErrInput, l.Request)
+// input calls the Pool, and returns the request that the input is about, if that
+// may be retried.
+func (p *player) input(l *Line) (t *balancer.Try[balancer.Member], err error) {
+	switch l.Kind {
+	case InAcquire, InRequest:
+		if p.busy(l.Request) {
+			return nil, fmt.Errorf("%w: request %d has an attempt out, and its number is in use", ErrInput, l.Request)
+		}
+	case InNext, InDone, InStop:
+		if t, err = p.try(l); err != nil {
+			return nil, err
+		}
 	}
 	switch l.Kind {
 	case InUpdate:
-		p.members = l.Members
-		return p.pool.Update(l.Members...)
+		err = p.pool.Update(l.Members...)
 	case InHealth:
-		// An id that is not a member is recorded too, and changes nothing.
+		// An id that is not a member brings time and nothing else.
 		_ = p.pool.SetHealth(l.Upstream, l.Healthy, l.Why)
 	case InTime:
 		p.pool.Poll()
 	case InAcquire:
-		if lease, err := p.pool.Acquire(p.request(l)); err == nil {
-			p.leases[leaseID{l.Request, 0}] = lease
-		}
+		p.picked, _ = p.pool.Acquire(p.request(l)) // its record has the error
 	case InRequest:
-		t := p.fresh()
+		t = p.fresh()
 		*t = p.pool.Start(p.request(l))
-		p.tries[l.Request] = t
-		p.step(l, t)
-	case InNext, InDone, InStop:
-		t, err := p.try(l)
-		if err != nil {
-			return err
-		}
-		switch l.Kind {
-		case InNext:
-			p.step(l, t)
-		case InDone:
-			t.Done(balancer.Report{Outcome: l.Outcome, Latency: l.Latency, Retry: l.Retry})
-			delete(p.leases, leaseID{l.Request, t.Retries()})
-			if over(l, p.onFailure) {
-				p.forget(l.Request, t)
-			}
-		default:
-			t.Stop()
-			delete(p.leases, leaseID{l.Request, t.Retries()})
-			p.forget(l.Request, t)
-		}
+		p.picked = t.Next().Lease
+	case InNext:
+		p.picked = t.Next().Lease
+	case InDone:
+		t.Done(balancer.Report{Outcome: l.Outcome, Latency: l.Latency, Retry: l.Retry})
+	case InStop:
+		t.Stop()
 	case InAnswered:
 		p.leases[leaseID{l.Request, l.Try}].Answered()
 	case InSettle:
-		id := leaseID{l.Request, l.Try}
-		p.leases[id].Settle(balancer.Report{Outcome: l.Outcome, Latency: l.Latency})
-		delete(p.leases, id)
+		p.leases[leaseID{l.Request, l.Try}].Settle(balancer.Report{Outcome: l.Outcome, Latency: l.Latency})
 	}
-	return nil
-}
-
-func (p *player) step(l *Line, t *balancer.Try[balancer.Member]) {
-	switch step := t.Next(); step.Kind {
-	case balancer.StepSend:
-		p.leases[leaseID{l.Request, step.Lease.Attempt()}] = step.Lease
-	case balancer.StepEnd:
-		p.forget(l.Request, t)
-	}
+	return t, err
 }
 
 // fresh returns a Try to fill, one that is no longer needed if there is any.
@@ -204,11 +220,6 @@ func (p *player) fresh() *balancer.Try[balancer.Member] {
 		return t
 	}
 	return new(balancer.Try[balancer.Member])
-}
-
-func (p *player) forget(request uint64, t *balancer.Try[balancer.Member]) {
-	delete(p.tries, request)
-	p.idle = append(p.idle, t)
 }
 
 func (p *player) request(l *Line) balancer.Request {
@@ -268,9 +279,9 @@ func (p *player) try(l *Line) (*balancer.Try[balancer.Member], error) {
 	}
 	t := p.fresh()
 	if *t, err = p.pool.Resume(r); err != nil {
+		p.idle = append(p.idle, t)
 		return nil, fmt.Errorf("%w: %w", ErrInput, err)
 	}
-	p.tries[l.Request] = t
 	return t, nil
 }
 
@@ -288,8 +299,8 @@ func (p *player) position(name string) (int32, error) {
 }
 
 // at adds the place to an error about an input.
-func at(r *Reader, l *Line, err error) error {
-	return fmt.Errorf("incident: line %d: %v: %w", r.line, *l, err)
+func at(line int, l *Line, err error) error {
+	return fmt.Errorf("incident: line %d: %v: %w", line, *l, err)
 }
 
 // Replay feeds the inputs of a file to a new Pool and writes them with the
@@ -321,7 +332,7 @@ func Replay(out io.Writer, r *Reader, cfg balancer.Config) error {
 			continue
 		}
 		if got, err = p.feed(&l, got[:0]); err != nil {
-			return at(r, &l, err)
+			return at(r.line, &l, err)
 		}
 		for i := range got {
 			if got[i].Kind.In() {

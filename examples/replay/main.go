@@ -22,6 +22,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"fmt"
 	"io"
@@ -191,7 +192,7 @@ func shrink(out io.Writer, name, event string) error {
 		return err
 	}
 	kind, upstream, _ := strings.Cut(event, " ")
-	small, err := incident.Shrink(file, cfg, func(f *incident.File) bool {
+	small, err := incident.Shrink(context.Background(), file, cfg, func(f *incident.File) bool {
 		return slices.ContainsFunc(f.Lines, func(l incident.Line) bool {
 			return l.Kind == incident.EvState && l.Event.String() == kind && (upstream == "" || upstream == l.Upstream)
 		})

@@ -178,8 +178,11 @@ func unit(s []byte) (rune, bool) {
 	return rune(r), err == nil
 }
 
-// maxNames bounds how many different strings a Reader remembers.
-const maxNames = 1 << 16
+// A Reader remembers so many different strings, none of them longer than that.
+const (
+	maxNames = 1 << 16
+	maxName  = 256
+)
 
 // Name reads a string that will come again.
 func (c *Cursor) Name(what string) string {
@@ -191,7 +194,7 @@ func (c *Cursor) intern(b []byte) string {
 		return s
 	}
 	s := string(b)
-	if len(c.names) < maxNames {
+	if len(c.names) < maxNames && len(s) <= maxName {
 		c.names[s] = s
 	}
 	return s

@@ -50,6 +50,21 @@ func builtIn(p balancer.Policy) (reflect.Value, bool) {
 	return v, false
 }
 
+// BuiltIn tells whether a file can describe a policy, and those in it. That of a
+// Config without one it can.
+func BuiltIn(p balancer.Policy) bool {
+	if p == nil {
+		return true
+	}
+	v, ok := builtIn(p)
+	for i := 0; ok && i < v.NumField(); i++ {
+		if f := v.Field(i); f.Type() == policyType && !f.IsNil() {
+			ok = BuiltIn(f.Interface().(balancer.Policy))
+		}
+	}
+	return ok
+}
+
 // Resolve puts policies in the place of each Custom, by their names: p itself
 // may be one, or a setting of p. The error names what is missing.
 func Resolve(p balancer.Policy, given ...balancer.Policy) (balancer.Policy, error) {
@@ -88,7 +103,8 @@ func Resolve(p balancer.Policy, given ...balancer.Policy) (balancer.Policy, erro
 }
 
 // Keyed tells whether a policy looks at affinity keys, as far as one can see from
-// outside: it is a balancer.Hash, or has one in it.
+// outside: it is a balancer.Hash, or has one in a field or in a list. Maps are left
+// alone: whose they are may write to them meanwhile.
 func Keyed(p balancer.Policy) bool {
 	return p != nil && keyed(reflect.ValueOf(p), maxNested)
 }
@@ -97,7 +113,19 @@ func keyed(v reflect.Value, depth int) bool {
 	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
 		v = v.Elem() // not valid of nil
 	}
-	if v.Kind() != reflect.Struct || depth == 0 {
+	if depth == 0 {
+		return false
+	}
+	switch v.Kind() {
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			if keyed(v.Index(i), depth-1) {
+				return true
+			}
+		}
+		return false
+	case reflect.Struct:
+	default:
 		return false
 	}
 	if v.Type() == reflect.TypeFor[balancer.Hash]() {
