@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"bytes"
 	"fmt"
 	"reflect"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/balancer"
 	"github.com/evenkeel-go/evenkeel/balancer/health"
+	"github.com/evenkeel-go/evenkeel/balancer/incident"
 	"github.com/evenkeel-go/evenkeel/balancer/preset"
 	"github.com/evenkeel-go/evenkeel/balancer/sim"
 	"github.com/evenkeel-go/evenkeel/outlier"
@@ -708,4 +710,58 @@ func TestRows(t *testing.T) {
 			}
 		}
 	})
+}
+
+// That one server is out of the Pools from the beginning changes nothing for the
+// others, and the recording begins with a new Pool.
+func TestRollAtTheBeginning(t *testing.T) {
+	first := map[bool]string{}
+	for _, roll := range []bool{false, true} {
+		c := at(0, 900)
+		c.Checks = &sim.Checks{Deep: true, Probe: health.Config{Interval: 100 * ms, Timeout: 50 * ms, StartHealthy: true}}
+		s := sim.Scenario{
+			Duration: time.Second,
+			Servers:  []sim.Server{{Name: "a", Service: fixed(10)}, {Name: "b", Service: fixed(10)}},
+			Clients:  []sim.Client{c},
+			Pool:     bare(balancer.RoundRobin{First: true}),
+		}
+		if roll {
+			s.Script = []sim.Change{{Kind: sim.Roll, For: 500 * ms, Servers: "b"}}
+		}
+		_, all := watch(t, s)
+		first[roll] = all[0].Server + " " + all[0].Took.String()
+		var b bytes.Buffer
+		_, err := sim.Record(s, 0, &b)
+		require.NoError(t, err)
+		f, err := incident.Read(&b)
+		require.NoError(t, err)
+		require.Empty(t, f.Header.State)
+		require.Len(t, f.Header.Members, map[bool]int{false: 2, true: 1}[roll])
+	}
+	require.Equal(t, first[false], first[true])
+}
+
+// A probe that passes on the way back to health says nothing to the Pool yet.
+func TestChecksSayNothingInBetween(t *testing.T) {
+	c := at(0, 2000)
+	c.Checks = &sim.Checks{Probe: health.Config{Interval: 100 * ms, Fall: 2, Rise: 3, StartHealthy: true}}
+	s := sim.Scenario{
+		Duration: 3 * time.Second, Servers: []sim.Server{{Name: "a"}, {Name: "b"}}, Clients: []sim.Client{c},
+		Script: []sim.Change{{Kind: sim.Down, At: 450 * ms, For: 500 * ms, Servers: "a"}}, Pool: bare(balancer.RoundRobin{First: true}),
+	}
+	s.Pool.Outlier = outlier.Config{ProbeEnds: true}
+	var b bytes.Buffer
+	_, err := sim.Record(s, 0, &b)
+	require.NoError(t, err)
+	f, err := incident.Read(&b)
+	require.NoError(t, err)
+	said := map[bool]int{}
+	for _, l := range f.Lines {
+		if l.Kind == incident.InHealth && l.Upstream == "a" {
+			said[l.Healthy]++
+			require.True(t, l.Healthy || l.Why == "probe failed", "%v", l)
+		}
+	}
+	require.Equal(t, 1, said[false])
+	require.Greater(t, said[true], 10)
 }

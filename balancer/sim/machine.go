@@ -135,19 +135,18 @@ func newMachine(s Scenario) (*machine, error) {
 	m.out.Series = make([]Column, 1+(m.endAt-1)/m.interval)
 	m.addServers()
 	m.addScript()
+	// What begins at 0 is there before anybody: who is taken out then was never in.
+	m.script()
 	if err := m.addClients(); err != nil {
 		return nil, err
 	}
 	for i := range m.plays {
 		p := &m.plays[i]
 		p.ejected = make([]bool, len(m.clients)*len(p.servers))
-		p.pending = make([]bool, len(p.servers))
 		if len(m.checks) > 0 {
 			p.unhealthy = make([]bool, len(m.clients)*len(p.servers))
 		}
 	}
-	// What begins at 0 must be there before the first request.
-	m.script()
 	for i := range m.clients {
 		m.begin(uint32(i))
 	}
@@ -192,6 +191,7 @@ func (m *machine) addScript() {
 		if c.Kind != Surge {
 			p.servers = c.match(m.s.Servers)
 		}
+		p.pending = make([]bool, len(p.servers))
 		switch {
 		case c.For > 0:
 			p.end = int64(c.At + c.For)

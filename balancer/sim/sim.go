@@ -47,7 +47,7 @@
 // turn the health bits of its Pool. A shallow probe asks whether anybody is
 // there, a deep one is work like a request. Probes have draws of their own, so
 // that two Scenarios that differ in their checks alone stay comparable, and they
-// keep no run going.
+// keep no run going; but they go on for as long as something else does.
 //
 // # What can be relied on
 //
