@@ -64,7 +64,7 @@ func Fit(r *incident.Reader, cfg FitConfig) (Scenario, error) {
 	if err := cfg.validate(); err != nil {
 		return Scenario{}, err
 	}
-	f := fitter{cfg: cfg, byID: map[string]*fitted{}, out: map[fitID]fitOut{}, keys: map[uint64]bool{}}
+	f := fitter{cfg: cfg, sick: r.Header().Settings.StartUnhealthy, byID: map[string]*fitted{}, out: map[fitID]*fitOut{}, keys: map[uint64]bool{}}
 	head := r.Header()
 	f.members(0, head.Members)
 	for {
@@ -81,7 +81,7 @@ func Fit(r *incident.Reader, cfg FitConfig) (Scenario, error) {
 	if err != nil {
 		return Scenario{}, err
 	}
-	pool.Clock = nil
+	pool.Clock, pool.StartUnhealthy = nil, false // nobody would say that they are well
 	return f.scenario(pool)
 }
 
@@ -91,10 +91,12 @@ type fitID struct {
 	try     int
 }
 
+// fitOut is an attempt that is out. It may go by two names.
 type fitOut struct {
 	server   *fitted
 	at       time.Duration
 	answered time.Duration // negative while it has not
+	over     bool
 }
 
 // fitAttempt is one attempt that has ended.
@@ -114,9 +116,10 @@ type fitted struct {
 
 type fitter struct {
 	cfg     FitConfig
+	sick    bool      // who joins is unhealthy
 	servers []*fitted // in the order of their first appearance
 	byID    map[string]*fitted
-	out     map[fitID]fitOut
+	out     map[fitID]*fitOut
 	keys    map[uint64]bool
 	times   []time.Duration
 	last    time.Duration
@@ -132,13 +135,13 @@ func (f *fitter) members(at time.Duration, set []balancer.Member) {
 	for _, m := range set {
 		s := f.byID[m.Name]
 		if s == nil {
-			s = &fitted{well: true}
+			s = &fitted{}
 			f.byID[m.Name] = s
 			f.servers = append(f.servers, s)
 		}
 		s.Member = m
-		// Who comes back is a new one, and healthy.
-		s.move(at, true, s.well || !s.in)
+		// Who comes back is a new one.
+		s.move(at, true, s.in && s.well || !s.in && !f.sick)
 	}
 }
 
@@ -174,16 +177,14 @@ func (f *fitter) line(l *incident.Line) {
 		}
 	case incident.EvPick, incident.EvRetry:
 		if s := f.byID[l.Upstream]; s != nil {
-			f.out[fitID{l.Request, l.Try}] = fitOut{s, l.At, -1}
+			o := &fitOut{server: s, at: l.At, answered: -1}
+			f.out[fitID{l.Request, l.Try}] = o
 			// A Done is about the latest attempt, whose number it does not say.
-			f.out[fitID{l.Request, latestTry}] = fitOut{s, l.At, -1}
+			f.out[fitID{l.Request, latestTry}] = o
 		}
 	case incident.InAnswered:
-		for _, id := range []fitID{{l.Request, l.Try}, {l.Request, latestTry}} {
-			if o, ok := f.out[id]; ok {
-				o.answered = l.At
-				f.out[id] = o
-			}
+		if o := f.out[fitID{l.Request, l.Try}]; o != nil {
+			o.answered = l.At
 		}
 	case incident.InDone:
 		f.end(fitID{l.Request, latestTry}, l)
@@ -204,11 +205,11 @@ func keyNumber(key string) uint64 {
 // end is the outcome of an attempt. It took as long as was reported, else until
 // the first byte of its answer, else until now.
 func (f *fitter) end(id fitID, l *incident.Line) {
-	o, ok := f.out[id]
-	if !ok {
-		return // it began before the recording
+	o := f.out[id]
+	if delete(f.out, id); o == nil || o.over {
+		return // it began before the recording, or its lease was settled before
 	}
-	delete(f.out, id)
+	o.over = true
 	took := l.Latency
 	switch {
 	case took > 0:

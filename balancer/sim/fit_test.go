@@ -171,6 +171,15 @@ func TestFitByHand(t *testing.T) {
 		{Kind: sim.Sinkhole, For: 3*second + 1, Servers: "a", Share: .8, Service: four},
 	}, s.Script)
 
+	// A lease that was settled by itself is not settled again by its Done.
+	s, err = sim.Fit(file(
+		`{"t":"0","in":"request","r":1}`, `{"t":"0","ev":"pick","r":1,"b":"a"}`,
+		`{"t":"0.1","in":"settle","r":1,"out":"success"}`, `{"t":"0.3","in":"done","r":1,"out":"failure"}`,
+	), sim.FitConfig{MinAttempts: 1})
+	require.NoError(t, err)
+	require.Equal(t, sim.Recorded([]time.Duration{100 * ms}), s.Servers[0].Service)
+	require.Empty(t, s.Script)
+
 	// Who leaves or is unhealthy is away, to the end if need be; who comes back
 	// after leaving is healthy.
 	s, err = sim.Fit(file(append(lines[:3:3],
@@ -191,6 +200,22 @@ func TestFitByHand(t *testing.T) {
 		{Kind: sim.Roll, At: 3 * second, For: second, Servers: "a"},
 		{Kind: sim.Roll, At: 7 * second, For: second + 1, Servers: "z"},
 	}, away)
+
+	// Who joins is out until somebody says otherwise, if the Pool had it so.
+	sick, err := incident.NewReader(strings.NewReader(`{"incident":1,"lib":"evenkeel/0","seed":7,"start":"2026-01-02T15:04:05Z","config":{"StartUnhealthy":true},"members":[{"b":"a"},{"b":"z"}]}
+{"t":"1","in":"health","b":"a","up":true}
+{"t":"1","in":"acquire","r":1}
+{"t":"1","ev":"pick","r":1,"b":"a"}
+{"t":"2","in":"settle","r":1,"out":"success"}
+{"end":true}
+`))
+	require.NoError(t, err)
+	s, err = sim.Fit(sick, sim.FitConfig{})
+	require.NoError(t, err)
+	require.False(t, s.Pool.StartUnhealthy)
+	require.Equal(t, []sim.Change{
+		{Kind: sim.Roll, For: second, Servers: "a"}, {Kind: sim.Roll, For: 2*second + 1, Servers: "z"},
+	}, s.Script)
 
 	_, err = sim.Fit(file(`{"t":"1","in":"time"}`), sim.FitConfig{})
 	require.ErrorIs(t, err, sim.ErrFit)
