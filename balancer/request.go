@@ -11,9 +11,11 @@ import (
 // ordinary request: no affinity, no deadline, a number of the Pool's own.
 type Request struct {
 	// ID keys the request's random draws. If zero, it is the next number of the
-	// Pool's counter. A replay feeds back the number that was recorded, so no two
-	// requests that are under way at one time may share one, or their recording
-	// does not replay: give all requests of a Pool numbers, or none.
+	// Pool's counter. A number is in use from the Acquire, or the first Next, to the
+	// request's end: the release, or a Next, Done or Stop that ends it. In between,
+	// also while it waits or has failed, no other request may have its number, or a
+	// recording of the two does not replay. Give all requests of a Pool numbers, or
+	// none: the counter does not know the others.
 	ID uint64
 
 	// Key is the affinity key that Hash policies look at. The zero Key is no key.

@@ -51,8 +51,10 @@
 // exact to the nanosecond, such as "12.00012" or "never"; none is ever rounded.
 // Times do not decrease. Upstreams are named, as b. r is the number of a request,
 // by which its random draws are keyed: a request that is deleted changes no other
-// one's draws. Requests that have an attempt out at one time must not share a
-// number. try is 0 for a request's first attempt.
+// one's draws. A number is in use from the first attempt of its request, or from
+// the decision that there is none, to the request's end, also while no attempt is
+// out: a line about it is about the latest request that was begun under it. try is
+// 0 for a request's first attempt.
 //
 //	in        then
 //	update    members                             Pool.Update
@@ -81,7 +83,9 @@
 // hexadecimal digits; a recording has the hash, since the Pool never sees the
 // text. progress says of a request that began before the file how far it had
 // come, on the first line about it: phase, which is sent, failed or waiting, then
-// settled? retries? same? wait_until? tried? latest? key? hash? deadline?
+// settled? retries? same? wait_until? tried? latest? key? hash? deadline? It says
+// so again of a request that was forgotten: a replay knows the 65,536 requests at
+// least that were begun last and have not ended.
 //
 // n is what finds an event of the file in the log of a service, and shows one that
 // is lost. It also differs in all lines after one event more: a comparison of two

@@ -1,6 +1,8 @@
 package incident_test
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -81,4 +83,62 @@ func ExampleRecorder() {
 	// Output:
 	// trigger: ejected b
 	// verified: true
+}
+
+// disk is an io.Writer that is slow: while it writes, requests go on.
+type disk struct {
+	bytes.Buffer
+	meanwhile func()
+}
+
+func (d *disk) Write(b []byte) (int, error) {
+	d.meanwhile()
+	return d.Buffer.Write(b)
+}
+
+// A log needs somebody who flushes it, in a service a goroutine with a ticker:
+// requests wait for no disk. One that is slower than they come makes a gap.
+func ExampleLog() {
+	pool, err := balancer.NewPool(balancer.Config{Seed: 7},
+		balancer.Member{Name: "a", Share: 1}, balancer.Member{Name: "b", Share: 1})
+	if err != nil {
+		panic(err)
+	}
+	requests := func(n int) func() {
+		return func() {
+			for range n {
+				if lease, err := pool.Acquire(balancer.Request{}); err == nil {
+					lease.Release(balancer.Success)
+				}
+			}
+		}
+	}
+	for _, file := range []*disk{{meanwhile: requests(100)}, {meanwhile: requests(10_000)}} {
+		// Two records for each request, and one of two segments is full at any time.
+		log, err := incident.NewLog(file, pool, 1000, incident.Options{})
+		if err != nil {
+			panic(err)
+		}
+		for range 20 {
+			requests(250)()
+			if err := log.Flush(); err != nil {
+				break // it has ended, and Close says why
+			}
+		}
+		switch err := log.Close(); {
+		case errors.Is(err, incident.ErrGap):
+			fmt.Println("a gap: a larger size, or a faster disk")
+		case err != nil:
+			panic(err)
+		default:
+			r, err := incident.NewReader(&file.Buffer)
+			if err != nil {
+				panic(err)
+			}
+			fmt.Println("verified:", incident.Verify(r, pool.Config()) == nil)
+		}
+	}
+	// Output:
+	// verified: true
+	// a gap: a larger size, or a faster disk
 }

@@ -32,9 +32,13 @@ func (l *Line) check() error {
 	case l.Kind == EvRetry && l.Try < 1:
 		wrong = fmt.Sprintf("try %d of a retry", l.Try)
 	}
-	for _, s := range kinds[l.Kind].fields {
+	fields := checked[l.Kind].fields
+	if l.From != nil {
+		fields = checked[l.Kind].all
+	}
+	for _, f := range fields {
 		if wrong == "" {
-			wrong = l.wrong(s.field)
+			wrong = l.wrong(f)
 		}
 	}
 	if wrong != "" {
@@ -42,6 +46,23 @@ func (l *Line) check() error {
 	}
 	return nil
 }
+
+// checked are the fields of each kind of which not every value can be read again:
+// without those of a request that began before the file, and all of them. Most
+// lines have one or two.
+var checked = func() (out [len(kinds)]struct{ fields, all []field }) {
+	for k := range kinds {
+		c := &out[k]
+		for _, s := range kinds[k].fields {
+			switch s.field {
+			case fMembers, fRequest, fTry, fUpstream, fKey, fEnd, fCount:
+				c.fields = append(c.fields, s.field)
+			}
+			c.all = append(c.all, s.field)
+		}
+	}
+	return out
+}()
 
 // wrong is what keeps a field from being written, "" if nothing does.
 func (l *Line) wrong(f field) string {

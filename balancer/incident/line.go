@@ -75,8 +75,7 @@ type Line struct {
 
 	// Event is the state of an EvState.
 	Event balancer.EventKind
-	// Request is the number of the request. Of the requests in flight at one time
-	// no two may share a number.
+	// Request is the number of the request, in use until the request's end.
 	Request uint64
 	// Try is 0 for a request's first attempt.
 	Try int

@@ -2,10 +2,10 @@ package incident
 
 import (
 	"bytes"
-	"io"
 	"testing"
 
 	"github.com/evenkeel-go/evenkeel/balancer"
+	"github.com/evenkeel-go/evenkeel/balancer/internal/jsonline"
 	"github.com/stretchr/testify/require"
 )
 
@@ -58,6 +58,12 @@ func TestLogOfBadRecord(t *testing.T) {
 	require.Equal(t, 2, bytes.Count(b.Bytes(), []byte("\n")), "the header and what came before")
 }
 
+func TestTooLong(t *testing.T) {
+	line := make([]byte, jsonline.MaxLine)
+	require.Error(t, tooLong(line))
+	require.NoError(t, tooLong(line[1:]), "the line feed still fits")
+}
+
 // An input that cannot be fed has done nothing.
 func TestFeedNothing(t *testing.T) {
 	h := Header{Seed: 1, Members: []balancer.Member{{Name: "a", Share: 1}, {Name: "b", Share: 1}}}
@@ -103,6 +109,4 @@ func TestFeedNothing(t *testing.T) {
 	feed(Line{Kind: InDone, Request: 1, Outcome: balancer.Success})
 	feed(Line{Kind: InSettle, Request: 2, Outcome: balancer.Success})
 	feed(Line{Kind: InNext, Request: 3})
-	var l Line
-	require.Equal(t, io.EOF, (&File{}).Reader().read(&l))
 }

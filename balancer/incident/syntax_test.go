@@ -388,6 +388,20 @@ func TestLongLine(t *testing.T) {
 	require.ErrorContains(t, err, "more than 67108864 bytes")
 }
 
+// What is too long to be read again is not written, and a line that is leaves the
+// ones before it whole.
+func TestWriterLongLine(t *testing.T) {
+	long := strings.Repeat("x", 64<<20-8)
+	_, err := incident.NewWriter(io.Discard, incident.Header{Seed: 1, Note: long})
+	require.ErrorContains(t, err, "a line of 671")
+	require.ErrorContains(t, err, "want less than 67108864")
+	w, err := incident.NewWriter(io.Discard, incident.Header{Seed: 1})
+	require.NoError(t, err)
+	err = w.Write(incident.Line{Kind: incident.InHealth, Upstream: "a", Why: long})
+	require.ErrorContains(t, err, "a line of 671")
+	require.Equal(t, err, w.Close())
+}
+
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) {

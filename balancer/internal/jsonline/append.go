@@ -25,12 +25,15 @@ func AppendSeconds(b []byte, d time.Duration) []byte {
 	if frac == 0 {
 		return b
 	}
-	b = append(b, '.')
-	for unit := uint64(1e8); frac > 0; unit /= 10 {
-		b = append(b, byte('0'+frac/unit))
-		frac %= unit
+	digits, n := [...]byte{'.', 0, 0, 0, 0, 0, 0, 0, 0, 0}, 1
+	for i := len(digits) - 1; i > 0; i-- {
+		digits[i] = byte('0' + frac%10)
+		if n == 1 && digits[i] != '0' {
+			n = i + 1
+		}
+		frac /= 10
 	}
-	return b
+	return append(b, digits[:n]...)
 }
 
 // AppendString appends a JSON string. What is not valid UTF-8 is replaced.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/evenkeel-go/evenkeel/balancer"
 	"github.com/evenkeel-go/evenkeel/balancer/internal/jsonline"
@@ -145,6 +146,70 @@ func TestPolicies(t *testing.T) {
 	_, err := jsonline.Resolve(got.Policy, wrapper{})
 	require.EqualError(t, err, `the policy "mine" is not built in`)
 	require.False(t, jsonline.Keyed(nil))
+
+	// What is complete stays what it is.
+	for _, p := range []balancer.Policy{&balancer.Hash{}, &balancer.LeastConn{}, &wrapper{}} {
+		got, err := jsonline.Resolve(p)
+		require.NoError(t, err)
+		require.Same(t, p, got)
+	}
+}
+
+// several are policies by turns.
+type several struct {
+	balancer.Random
+	List  []balancer.Policy
+	Pair  [2]any
+	Named map[string]balancer.Policy
+}
+
+func TestKeyedInside(t *testing.T) {
+	require.True(t, jsonline.Keyed(several{List: []balancer.Policy{balancer.Random{}, &balancer.Hash{}}}))
+	require.True(t, jsonline.Keyed(&several{Pair: [2]any{nil, []any{several{List: []balancer.Policy{balancer.Hash{}}}}}}))
+	require.False(t, jsonline.Keyed(several{List: []balancer.Policy{nil, balancer.Random{}}}))
+	// Its owner may be writing to it.
+	require.False(t, jsonline.Keyed(several{Named: map[string]balancer.Policy{"a": balancer.Hash{}}}))
+}
+
+func TestBuiltIn(t *testing.T) {
+	for _, p := range []balancer.Policy{nil, balancer.Random{}, &balancer.LeastConn{}, balancer.Hash{}, balancer.Hash{Keyless: &balancer.Hash{Keyless: balancer.Random{}}}} {
+		require.True(t, jsonline.BuiltIn(p), "%#v", p)
+	}
+	for _, p := range []balancer.Policy{wrapper{}, &wrapper{}, (*balancer.Hash)(nil), balancer.Hash{Keyless: wrapper{}}, &balancer.Hash{Keyless: balancer.Hash{Keyless: wrapper{}}}} {
+		require.False(t, jsonline.BuiltIn(p), "%#v", p)
+	}
+}
+
+// A name that comes again is made once, and a long text does not stay.
+func TestNames(t *testing.T) {
+	for n, once := range map[int]bool{1: true, 256: true, 257: false} {
+		lines := jsonline.NewLines(strings.NewReader(""))
+		name := func() string {
+			c := lines.Cursor([]byte(`"` + strings.Repeat("x", n) + `"`))
+			return c.Name("name")
+		}
+		a, b := name(), name()
+		require.Equal(t, a, b)
+		require.Len(t, a, n)
+		require.Equal(t, once, unsafe.StringData(a) == unsafe.StringData(b), n)
+	}
+}
+
+// Seconds have the decimals that they need.
+func TestAppendSeconds(t *testing.T) {
+	for ns := int64(1); ns < 1_000_000_000; ns = ns*7/3 + 1 {
+		for _, d := range []time.Duration{time.Duration(ns), -time.Duration(ns), 5*time.Second + time.Duration(ns), time.Duration(ns / 10 * 10), time.Duration(ns / 1000 * 1000)} {
+			s := string(jsonline.AppendSeconds([]byte("x"), d))
+			want := strings.TrimRight(strings.TrimRight(fmt.Sprintf("%d.%09d", d/time.Second, (d%time.Second).Abs()), "0"), ".")
+			if d == 0 {
+				want = "0"
+			}
+			if d < 0 && d > -time.Second {
+				want = "-" + want
+			}
+			require.Equal(t, "x"+want, s)
+		}
+	}
 }
 
 // However deep a file nests them, reading it costs no more than its length.
