@@ -40,6 +40,7 @@ func (p *Pool[U]) Do(ctx context.Context, req Request, call func(context.Context
 		req.Deadline = d
 	}
 	try := p.Start(req)
+	defer try.Stop() // does nothing but after a panic, or the end of the goroutine
 	res := req.Result
 	if res != nil {
 		*res = Result{Attempts: res.Attempts[:0]}
@@ -79,7 +80,6 @@ func (p *Pool[U]) attempt(ctx context.Context, try *Try[U], l Lease[U], call fun
 	if res != nil {
 		start = p.e.slotStart(l.slot, l.gen)
 	}
-	returned := false
 	defer func() {
 		if res != nil {
 			res.Attempts = append(res.Attempts, Attempt{
@@ -89,13 +89,9 @@ func (p *Pool[U]) attempt(ctx context.Context, try *Try[U], l Lease[U], call fun
 			res.Request = l.request
 		}
 		try.Done(Report{Outcome: outcome})
-		if !returned {
-			try.Stop() // there is nobody to go on
-		}
 	}()
 	err = call(ctx, l.upstream)
 	outcome = p.e.cfg.classify()(ctx, err)
-	returned = true
 	return err
 }
 

@@ -49,7 +49,7 @@ type engine struct {
 	changes    dueHeap // breakers
 	outliers   *outlier.Core
 	budget     retrybudget.Core
-	stale      bool // a tier's picker goes by ramps that have moved on
+	stale      bool // a tier is stale
 	selectable int  // hosts without a reason to be out
 	onlyFull   int  // hosts that are out for no other reason than their limit
 	counts     [outReasons]int
@@ -133,9 +133,6 @@ func (e *engine) advance(now int64) int64 {
 	}
 	if e.now >= e.due {
 		e.runDue(e.now)
-		if e.stale {
-			e.refit()
-		}
 	}
 	return e.now
 }
@@ -401,8 +398,8 @@ func (e *engine) update(now int64, set []traits) {
 		hosts[i] = h
 	}
 	e.hosts = hosts
-	defer e.settleIn(now) // also after a NewPicker that panics
 	e.arrange(old, marks)
+	e.settleIn(now)
 }
 
 // settleIn judges the members anew after an update.
@@ -456,9 +453,9 @@ func (t *tier) fromMark() []*host {
 
 // arrange builds the tiers over e.hosts. A tier whose priority existed before
 // keeps its shared state and its mark, by identity, and hands its picker to the
-// one that follows.
+// one that follows, which the end of the input makes.
 func (e *engine) arrange(old []*tier, marks [][]*host) {
-	e.selectable, e.onlyFull, e.counts, e.none, e.stale = 0, 0, [outReasons]int{}, nil, false
+	e.selectable, e.onlyFull, e.counts, e.none = 0, 0, [outReasons]int{}, nil
 	var tiers []*tier
 	for _, h := range e.hosts {
 		at, found := slices.BinarySearchFunc(tiers, int(h.priority), func(t *tier, p int) int { return cmp.Compare(t.priority, p) })
@@ -483,12 +480,12 @@ func (e *engine) arrange(old []*tier, marks [][]*host) {
 			h.why = outUnhealthy
 			e.counts[0]++
 		}
-		t.picker = standIn{roundRobin{v}}
+		t.stale = true
 		for i, o := range old {
 			if o.priority != t.priority {
 				continue
 			}
-			v.shared, t.prev = o.view.shared, o.picker
+			v.shared, t.picker = o.view.shared, o.picker
 			for _, h := range marks[i] {
 				if h.index >= 0 && h.tier == t {
 					v.mark = h.index
@@ -497,16 +494,12 @@ func (e *engine) arrange(old []*tier, marks [][]*host) {
 			}
 		}
 	}
-	e.tiers = tiers
-	for _, t := range tiers {
-		prev := t.prev
-		t.prev = nil
-		e.equip(t, prev)
-	}
+	e.tiers, e.stale = tiers, len(tiers) > 0
 }
 
 // equip makes the picker of a tier over its hosts as they are now.
-func (e *engine) equip(t *tier, prev Picker) {
+func (e *engine) equip(t *tier) {
+	prev := t.picker
 	if _, ok := prev.(standIn); ok {
 		prev = nil
 	}

@@ -15,11 +15,11 @@ import (
 // grants is how many of n requests may retry at once. With Envoy's budget - 20 %
 // of the active requests, at least 3 - it tells how many more the budget believes
 // to be active.
-func grants(t *testing.T, b *bench, n int) (granted int) {
+func grants[U balancer.Upstream](t *testing.T, pool *balancer.Pool[U], n int) (granted int) {
 	t.Helper()
-	tries := make([]balancer.Try[scripted], n)
+	tries := make([]balancer.Try[U], n)
 	for i := range tries {
-		tries[i] = b.pool.Start(balancer.Request{})
+		tries[i] = pool.Start(balancer.Request{})
 		require.Equal(t, balancer.StepSend, tries[i].Next().Kind)
 	}
 	for i := range tries {
@@ -51,7 +51,7 @@ func TestPanicEndsTheRequest(t *testing.T) {
 		}()
 		<-done
 	}
-	require.Equal(t, 3, grants(t, b, 10))
+	require.Equal(t, 3, grants(t, b.pool, 10))
 }
 
 // faulty is a policy that panics when told to, and otherwise takes the first.
@@ -114,7 +114,7 @@ func TestPickerPanics(t *testing.T) {
 	try.Stop()
 	b.clk.Advance(time.Hour)
 	b.pool.Poll()
-	require.Equal(t, 3, grants(t, b, 10))
+	require.Equal(t, 3, grants(t, b.pool, 10))
 
 	// A NewPicker that panics leaves a Pool that works, in turn.
 	build = true

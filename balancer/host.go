@@ -119,9 +119,8 @@ type tier struct {
 	priority int
 	view     View
 	picker   Picker
-	prev     Picker   // the one before, while picker is being made
 	follower Follower // the picker, if it follows changes
-	stale    bool     // the picker goes by ramps that have moved on
+	stale    bool     // the picker goes by members or ramps that have moved on
 }
 
 func (t *tier) setUsable(i int, on bool) {

@@ -200,6 +200,9 @@ func (e *engine) pick(now int64, req *Request, attempt int, tried []*host) (h *h
 	if attempt == 0 {
 		e.picking = pickFirst
 	}
+	if e.stale {
+		e.refit() // before the masks, which no NewPicker sees
+	}
 	for _, h := range tried {
 		e.mask(h)
 	}

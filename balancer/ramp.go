@@ -47,24 +47,23 @@ func (e *engine) rampsOf(hosts []*host) []int16 {
 
 // followRamp notes that the picker over h must be made anew, if it goes by
 // another place on the ramp than h has reached. It is not made at once: more
-// steps may be due, and a NewPicker that panics must find the input complete.
+// steps may be due, and a NewPicker that panics must take nothing of the input
+// with it. It is made before the picker is used, or at the end of the input.
 func (e *engine) followRamp(h *host) {
 	if e.ramps && h.index >= 0 && h.tier.view.Ramp(int(h.index)) != h.outlier.Ramp() {
 		h.tier.stale, e.stale = true, true
 	}
 }
 
-// refit makes the pickers anew that go by ramps which have moved on. If a
-// NewPicker panics, what is left is made by the next call.
+// refit makes the pickers of the stale tiers anew. If a NewPicker panics its tier
+// has a stand-in, and the other tiers get theirs before the panic goes on.
 func (e *engine) refit() {
-	defer func() {
-		e.stale = slices.ContainsFunc(e.tiers, func(t *tier) bool { return t.stale })
-	}()
-	for _, t := range e.tiers {
-		if t.stale {
-			e.equip(t, t.picker)
-		}
+	at := slices.IndexFunc(e.tiers, func(t *tier) bool { return t.stale })
+	if e.stale = at >= 0; !e.stale {
+		return
 	}
+	defer e.refit()
+	e.equip(e.tiers[at])
 }
 
 // refitLast is refit at the end of a critical section, which ends also if a

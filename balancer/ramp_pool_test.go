@@ -1,6 +1,7 @@
 package balancer_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/balancer"
 	"github.com/evenkeel-go/evenkeel/clock"
 	"github.com/evenkeel-go/evenkeel/outlier"
+	"github.com/evenkeel-go/evenkeel/retrybudget"
 )
 
 // What NextChange announces happens then, by the next input, whichever that is,
@@ -190,23 +192,75 @@ func (w watching) Pick(c balancer.Call) int {
 }
 
 // A NewPicker that panics at a step panics once, in the input that brings the
-// step, and the Pool goes on.
+// step, and takes nothing of that input with it.
 func TestRampPanics(t *testing.T) {
-	for name, input := range map[string]func(*rig){
-		"poll":    func(r *rig) { r.pool.Poll() },
-		"acquire": func(r *rig) { r.hold() },
+	for name, c := range map[string]struct {
+		input func(*rig, balancer.Lease[peer], *balancer.Try[peer])
+		check func(*testing.T, balancer.Snapshot)
+	}{
+		"poll":    {input: func(r *rig, _ balancer.Lease[peer], _ *balancer.Try[peer]) { r.pool.Poll() }},
+		"acquire": {input: func(r *rig, _ balancer.Lease[peer], _ *balancer.Try[peer]) { r.hold() }},
+		"save":    {input: func(r *rig, _ balancer.Lease[peer], _ *balancer.Try[peer]) { r.pool.Save() }},
+		"next": {input: func(r *rig, _ balancer.Lease[peer], _ *balancer.Try[peer]) {
+			try := r.pool.Start(balancer.Request{})
+			try.Next()
+		}},
+		"release": {
+			input: func(_ *rig, l balancer.Lease[peer], _ *balancer.Try[peer]) { l.Release(balancer.Success) },
+			check: func(t *testing.T, s balancer.Snapshot) {
+				require.EqualValues(t, 1, s.Totals.Inflight)
+				require.EqualValues(t, 1, s.Totals.Successes)
+			},
+		},
+		"answered": {
+			input: func(_ *rig, l balancer.Lease[peer], _ *balancer.Try[peer]) { l.Answered() },
+			check: func(t *testing.T, s balancer.Snapshot) { require.Zero(t, s.Upstreams[1].Oldest) },
+		},
+		"health": {
+			input: func(r *rig, _ balancer.Lease[peer], _ *balancer.Try[peer]) { r.set("C", false) },
+			check: func(t *testing.T, s balancer.Snapshot) { require.False(t, s.Upstreams[2].Healthy) },
+		},
+		"update": {
+			input: func(r *rig, _ balancer.Lease[peer], _ *balancer.Try[peer]) { r.update(peersOf(3, 1)...) },
+			check: func(t *testing.T, s balancer.Snapshot) { require.Len(t, s.Upstreams, 2) },
+		},
+		"done": {
+			input: func(_ *rig, _ balancer.Lease[peer], try *balancer.Try[peer]) {
+				try.Done(balancer.Report{Outcome: balancer.Success})
+			},
+			check: func(t *testing.T, s balancer.Snapshot) {
+				require.EqualValues(t, 1, s.Totals.Inflight)
+				require.EqualValues(t, 1, s.Totals.Successes)
+			},
+		},
+		"stop": {
+			input: func(_ *rig, _ balancer.Lease[peer], try *balancer.Try[peer]) { try.Stop() },
+			check: func(t *testing.T, s balancer.Snapshot) {
+				require.EqualValues(t, 1, s.Totals.Inflight)
+				require.EqualValues(t, 1, s.Totals.Ignored)
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &watcher{panic: true}
 			r := newRig(t, ramped(p), peersOf(3, 1, 1)...)
 			r.returned("A")
+			l := r.load("B", 1)[0]
+			try := r.pool.Start(balancer.Request{})
+			require.Equal(t, balancer.StepSend, try.Next().Kind)
 			r.clk.Advance(time.Second)
-			require.PanicsWithValue(t, "at 500", func() { input(r) })
+			require.PanicsWithValue(t, "at 500", func() { c.input(r, l, &try) })
 			require.NoError(t, r.pool.Check())
-			require.Len(t, tally(r.picks(9)), 3)
+			if c.check != nil {
+				c.check(t, r.pool.Snapshot())
+			}
+			n, all := r.pool.Selectable(), len(r.pool.Snapshot().Upstreams)
+			require.Len(t, tally(r.picks(9)), n)
 			r.clk.Advance(time.Second)
-			require.Len(t, tally(r.picks(9)), 3)
-			require.Equal(t, "[1000 1000 1000] first", p.made[len(p.made)-1])
+			require.Len(t, tally(r.picks(9)), n)
+			require.Equal(t, "[1000 1000 1000]"[:5*all]+"] first", p.made[len(p.made)-1])
+			l.Release(balancer.Ignored)
+			try.Stop()
 			require.NoError(t, r.pool.Check())
 			require.Zero(t, r.pool.Snapshot().Totals.Inflight)
 		})
@@ -220,6 +274,90 @@ func TestRampPanics(t *testing.T) {
 	require.PanicsWithValue(t, "at 500", func() { r.set("A", true) })
 	require.NoError(t, r.pool.Check())
 	require.Len(t, tally(r.picks(9)), 3)
+}
+
+// A request ends also where the panic comes with the end of an attempt of Do, or
+// with the pick of a retry: the budget knows of none that goes on.
+func TestRampPanicsEndRequests(t *testing.T) {
+	p := &watcher{}
+	cfg := ramped(p)
+	cfg.Budget = retrybudget.Envoy()
+	r := newRig(t, cfg, peersOf(3, 1, 1)...)
+	for range 40 {
+		for name, input := range map[string]func(){
+			"Do": func() {
+				_ = r.pool.Do(context.Background(), balancer.Request{}, func(context.Context, peer) error {
+					r.clk.Advance(time.Second)
+					return balancer.WithOutcome(balancer.ErrNoUpstreams, balancer.TransportFailure)
+				})
+			},
+			"Try": func() {
+				try := r.pool.Start(balancer.Request{})
+				defer try.Stop()
+				try.Next()
+				try.Done(balancer.Report{Outcome: balancer.TransportFailure})
+				r.clk.Advance(time.Second)
+				try.Next()
+			},
+		} {
+			p.panic = false
+			r.clk.Advance(time.Minute)
+			r.pool.Poll()
+			r.returned("A")
+			require.Equal(t, 250, r.ramp("A"))
+			p.panic = true
+			require.PanicsWithValue(t, "at 500", input, name)
+			require.NoError(t, r.pool.Check())
+			require.Zero(t, r.pool.Snapshot().Totals.Inflight)
+		}
+	}
+	p.panic = false
+	r.clk.Advance(time.Minute)
+	r.pool.Poll()
+	require.Equal(t, 3, grants(t, r.pool, 10))
+}
+
+// One tier's panic is not another's: it has a stand-in until the next step, and
+// the tiers behind it have the pickers that they should.
+func TestRampPanicsOfOneTier(t *testing.T) {
+	two := []peer{{id: "A", weight: 1}, {id: "B", weight: 1}, {id: "C", weight: 1, tier: 1}, {id: "D", weight: 1, tier: 1}}
+	for name, input := range map[string]func(*rig){
+		"update": func(r *rig) { r.update(two...) },
+		"step":   func(r *rig) { r.clk.Advance(time.Second); r.pool.Poll() },
+		"pick":   func(r *rig) { r.clk.Advance(time.Second); r.next() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &bomb{}
+			r := newRig(t, ramped(p), two...)
+			r.returned("A", "C")
+			p.in = 1
+			require.PanicsWithValue(t, "boom", func() { input(r) })
+			require.Equal(t, -1, p.in, "the other tier's was made")
+			require.NoError(t, r.pool.Check())
+			ramp := r.ramp("C")
+			require.Equal(t, map[string]int{"A": 10, "B": 10}, tally(r.picks(20)), "the stand-in")
+			r.set("A", false)
+			r.set("B", false)
+			require.InDelta(t, 100*ramp/(1000+ramp), tally(r.picks(100))["C"], 1)
+			require.Equal(t, -1, p.in)
+			r.set("A", true)
+			r.set("B", true)
+			r.clk.Advance(time.Second)
+			ramp = r.ramp("A")
+			require.InDelta(t, 100*ramp/(1000+ramp), tally(r.picks(100))["A"], 1)
+		})
+	}
+}
+
+// bomb is RoundRobin whose in-th NewPicker from now on panics.
+type bomb struct{ in int }
+
+func (*bomb) Name() string { return "bomb" }
+func (b *bomb) NewPicker(v *balancer.View, prev balancer.Picker) balancer.Picker {
+	if b.in--; b.in == 0 {
+		panic("boom")
+	}
+	return balancer.RoundRobin{}.NewPicker(v, prev)
 }
 
 // A Pool in the middle of a ramp saves and restores, and its recording replays.

@@ -38,6 +38,9 @@ func (p *Pool[U]) Save() []byte {
 	defer p.e.unlock()
 	now = p.e.advance(now)
 	p.e.open(RecordPoll, 0)
+	if p.e.stale {
+		p.e.refit() // it may move what the hosts are owed
+	}
 	return p.e.save(now)
 }
 
@@ -274,8 +277,9 @@ func (e *engine) restore(saved []byte) error {
 	}
 	// The pickers were built over fresh state.
 	for _, t := range e.tiers {
-		e.equip(t, t.picker)
+		t.stale = true
 	}
+	e.refit()
 	for _, h := range e.hosts {
 		e.judge(h, 0)
 	}

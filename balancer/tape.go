@@ -309,7 +309,7 @@ func (e *engine) open(kind RecordKind, request uint64) *Record {
 	// The Pool's lock is enough: whoever reads the tape holds it.
 	t.write()
 	e.flush()
-	if len(t.cur.entries) >= t.size {
+	if len(t.cur.entries) >= t.size && !e.stale { // a checkpoint has the pickers made
 		t.turn(e)
 	}
 	r := &t.latest
