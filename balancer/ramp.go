@@ -128,15 +128,17 @@ func (v *View) drawOnRamp(c Call, k uint64) int {
 }
 
 // drawPairOnRamp is drawPair where some hosts are on a ramp. The first is drawn
-// in proportion to the ramps. The second is drawn as ever, and does not compete
-// in as many cases as its ramp leaves out: then the first comes twice. So the
-// first alone has exact shares, two that are equal keep them, and however much
-// better a host on a ramp does, it gets no more than twice its share. There are
-// at least two usable hosts.
+// in proportion to the ramps. The second is drawn as ever and competes in as many
+// cases as its ramp is of the first's, always if it is not smaller; else the
+// first comes twice. So every pair comes as often as the smaller ramp of the two
+// says, either of them first: the first alone has exact shares, two that are
+// equal keep them, however much better a host on a ramp does it gets no more than
+// twice its share, and hosts that are as far on their ramps choose between each
+// other as they do without one. There are at least two usable hosts.
 func (v *View) drawPairOnRamp(c Call) (first, second int) {
 	first = v.drawOnRamp(c, 0)
 	second = v.drawUsable(c, rejections+1, first)
-	if below(c.Draw(2*(rejections+1)), fullRamp) >= uint64(v.Ramp(second)) {
+	if below(c.Draw(2*(rejections+1)), uint64(v.Ramp(first))) >= uint64(v.Ramp(second)) {
 		return first, first
 	}
 	return first, second

@@ -183,6 +183,33 @@ func TestTurnsThatAllPass(t *testing.T) {
 	require.Equal(t, maxPassed, newTurns(newRampView(nil, nil), 1000).left)
 }
 
+// The second of a pair is drawn by draws of its own, and competes in as many cases
+// as its ramp is of the first's.
+func TestPairOnTwoRamps(t *testing.T) {
+	for _, ramps := range [][]int16{{250, 500, 1000, 20, 500}, {1, 1, 1}} {
+		v := newRampView([]int{1, 1, 1, 1, 1}[:len(ramps)], ramps)
+		const n = 200000
+		got := map[[2]int]int{}
+		for r := range uint64(n) {
+			a, b := v.drawPair(Call{draw: draw(5, streamPick, r)})
+			got[[2]int{a, b}]++
+		}
+		sum := 0
+		for _, r := range ramps {
+			sum += int(r)
+		}
+		for i := range ramps {
+			for j := range ramps {
+				if i == j {
+					continue
+				}
+				want := n * float64(min(ramps[i], ramps[j])) / float64(sum*(len(ramps)-1))
+				require.InDelta(t, want, got[[2]int{i, j}], 4.5*math.Sqrt(want), "%d and %d", i, j)
+			}
+		}
+	}
+}
+
 // The second of a pair competes in exactly its ramp of a thousand cases.
 func TestPairOnRamp(t *testing.T) {
 	v := newRampView([]int{1, 1}, []int16{1000, 250})
@@ -198,4 +225,41 @@ func TestPairOnRamp(t *testing.T) {
 			require.Equal(t, 0, b)
 		}
 	}
+}
+
+// More calls in flight than a product has room for cost as much as the most that
+// it has room for.
+func TestPeakEWMAOverTheTopOnRamp(t *testing.T) {
+	v := newRampView([]int{1, MaxWeight}, []int16{1, 999})
+	h := v.hosts[0]
+	h.latency, h.failing = ewma.NewCore(ewma.Config{Peak: true}), ewma.NewCore(ewma.Config{})
+	h.latency.Observe(0, 1e6)
+	for _, set := range []PeakEWMA{{}, {ActivePenalty: time.Second}} {
+		p := set.NewPicker(v, nil).(*peakEWMA)
+		h.inflight = maxOnRamp
+		wantHi, wantLo := p.onRamp(0, 1, 0)
+		for _, n := range []int32{maxOnRamp + 1, 1 << 24, 1 << 30, math.MaxInt32} {
+			h.inflight = n
+			hi, lo := p.onRamp(0, 1, 0)
+			require.Equal(t, [2]uint64{wantHi, wantLo}, [2]uint64{hi, lo})
+		}
+		h.inflight = maxOnRamp - 1
+		hi, lo := p.onRamp(0, 1, 0)
+		require.True(t, hi < wantHi || hi == wantHi && lo < wantLo)
+	}
+}
+
+// Which keys a host serves already is its own: of those that one passes on
+// another on the same ramp keeps its part.
+func TestKeepsDiffersByHost(t *testing.T) {
+	v := newRampView([]int{1, 1}, []int16{500, 500})
+	passed, kept := 0, 0
+	for k := range uint64(10000) {
+		if key := draw(3, 1, k); !v.keeps(0, key) {
+			passed++
+			kept += b2i(v.keeps(1, key))
+		}
+	}
+	require.InDelta(t, 5000, passed, 200)
+	require.InDelta(t, 2500, kept, 200)
 }

@@ -122,6 +122,38 @@ func TestRampCapsTheFastest(t *testing.T) {
 	}
 }
 
+// Hosts that are as far on their ramps as each other are chosen by load and
+// latency as if there were no ramp, where two are compared: one that hangs gets
+// nothing.
+func TestRampOfAWholeTierChooses(t *testing.T) {
+	for _, p := range []balancer.Policy{balancer.TwoRandom{}, balancer.PeakEWMA{}, balancer.LeastConn{}, balancer.LeastConn{Ties: balancer.TiesRandom}, balancer.LeastConn{Ties: balancer.TiesIndex}} {
+		cfg := ramped(p)
+		cfg.Outlier.Last, cfg.Outlier.RampStep = outlier.EjectLast, time.Hour
+		r := newRig(t, cfg, crowd(10, 1)...)
+		for _, ramp := range []int{1000, 250} {
+			if ramp < 1000 {
+				var ids []string
+				for i := range 10 {
+					ids = append(ids, fmt.Sprintf("h%05d", i))
+				}
+				r.returned(ids...)
+			}
+			require.Equal(t, ramp, r.ramp("h00003"))
+			for _, u := range r.pool.Snapshot().Upstreams {
+				if p.Name() == "p2c_ewma" {
+					r.answer(u.ID, time.Millisecond)
+				}
+			}
+			held := r.load("h00003", 20)
+			r.clk.Advance(500 * time.Millisecond)
+			require.Zero(t, tally(r.picks(2000))["h00003"], "%+v at %d", p, ramp)
+			for _, l := range held {
+				l.Release(balancer.Ignored)
+			}
+		}
+	}
+}
+
 // The draws of a request stay where they are while a ramp grows, but for those
 // that the growing host takes.
 func TestRampMovesDrawsOneWay(t *testing.T) {
@@ -214,6 +246,10 @@ func TestRampWhereNobodyElseIsLeft(t *testing.T) {
 			r.clk.Advance(time.Second)
 			// 640 and 20.
 			got = tally(r.picks(6600))
+			if p == assumedSlow() {
+				require.Equal(t, map[string]int{"h00000": 6600}, got, "h00001 is not tried before the other has been slow")
+				continue
+			}
 			require.Equal(t, []string{"h00000", "h00001"}, slices.Sorted(maps.Keys(got)), "%+v", p)
 			switch {
 			case p.Name() == "p2c_ewma" || p == (balancer.LeastConn{Ties: balancer.TiesIndex}):
