@@ -121,9 +121,6 @@ func (p *player) feed(l *Line, out []Line) ([]Line, error) {
 	try := l.Try
 	if t != nil {
 		try = max(try, t.Retries())
-		if l.From != nil {
-			p.idle = append(p.idle, t)
-		}
 	}
 	if l.Kind == InNext {
 		return out, fmt.Errorf("%w: request %d has an attempt out, which is to end first", ErrInput, l.Request)
@@ -279,7 +276,6 @@ func (p *player) try(l *Line) (*balancer.Try[balancer.Member], error) {
 	}
 	t := p.fresh()
 	if *t, err = p.pool.Resume(r); err != nil {
-		p.idle = append(p.idle, t)
 		return nil, fmt.Errorf("%w: %w", ErrInput, err)
 	}
 	return t, nil

@@ -58,6 +58,27 @@ func TestLogOfBadRecord(t *testing.T) {
 	require.Equal(t, 2, bytes.Count(b.Bytes(), []byte("\n")), "the header and what came before")
 }
 
+// A replay forgets the requests that the file has forgotten.
+func TestPlayerForgets(t *testing.T) {
+	p, err := newPlayer(&Header{Seed: 1, Members: []balancer.Member{{Name: "a", Share: 1}}}, balancer.Config{})
+	require.NoError(t, err)
+	var out []Line
+	feed := func(l Line) error {
+		var err error
+		out, err = p.feed(&l, out[:0])
+		return err
+	}
+	const n = 2*maxBegun + 1
+	for r := uint64(1); r <= n; r++ {
+		require.NoError(t, feed(Line{Kind: InRequest, Request: r}))
+		require.NoError(t, feed(Line{Kind: InSettle, Request: r}))
+	}
+	require.Len(t, p.tries, maxBegun+1)
+	require.ErrorIs(t, feed(Line{Kind: InStop, Request: maxBegun}), ErrInput)
+	require.NoError(t, feed(Line{Kind: InStop, Request: maxBegun + 1}))
+	require.NoError(t, feed(Line{Kind: InStop, Request: n}))
+}
+
 func TestTooLong(t *testing.T) {
 	line := make([]byte, jsonline.MaxLine)
 	require.Error(t, tooLong(line))
