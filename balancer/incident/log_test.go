@@ -327,3 +327,58 @@ func TestLogOfRequestsLeft(t *testing.T) {
 	require.Equal(t, 3, strings.Count(b.String(), `"phase"`), "once each")
 	requireVerifies(t, b.Bytes())
 }
+
+// Recorders and logs take a busy Pool from one another: what ends well is whole.
+func TestLogsTakeTurns(t *testing.T) {
+	p, err := balancer.NewPool(balancer.Config{Seed: 5}, members(6)...)
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for i := range 3000 {
+				if l, err := p.Acquire(balancer.Request{}); err == nil {
+					l.Release(balancer.Outcome(i % 4))
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		rec := incident.NewRecorder(incident.Config{Size: 64})
+		for range 20 {
+			rec.Attach(p)
+			d := rec.Dump()
+			rec.Close()
+			if err := incident.Verify(d.Reader(), d.Config); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	var whole [][]byte
+	wg.Go(func() {
+		for range 20 {
+			var b bytes.Buffer
+			log, err := incident.NewLog(&b, p, 200, incident.Options{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			var flushes sync.WaitGroup
+			for range 3 {
+				flushes.Go(func() { _ = log.Flush() })
+			}
+			flushes.Go(func() { _ = log.Close() })
+			flushes.Wait()
+			switch err := log.Close(); {
+			case errors.Is(err, incident.ErrGap), errors.Is(err, incident.ErrDetached):
+			case err != nil:
+				t.Error(err)
+			default:
+				whole = append(whole, b.Bytes())
+			}
+		}
+	})
+	wg.Wait()
+	for _, b := range whole {
+		requireVerifies(t, b)
+	}
+}
