@@ -72,6 +72,25 @@ func (b *bitmap) next(i int) int {
 	return w<<6 + bits.TrailingZeros64(b.words[w])
 }
 
+// nextIn is next among the members that o, a set over the same range, has too.
+// O(n/64).
+func (b *bitmap) nextIn(o *bitmap, i int) int {
+	if uint(i) >= uint(b.n) {
+		i = 0
+	}
+	w, mask := i>>6, ^uint64(0)<<(i&63)
+	for range len(b.words) + 1 { // the first word comes twice
+		if both := b.words[w] & o.words[w] & mask; both != 0 {
+			return w<<6 + bits.TrailingZeros64(both)
+		}
+		if w++; w == len(b.words) {
+			w = 0
+		}
+		mask = ^uint64(0)
+	}
+	return -1
+}
+
 // nth returns the member of rank k (0 is the smallest), or -1 if the set holds
 // k members or fewer. O(n/64).
 func (b *bitmap) nth(k int) int {

@@ -64,3 +64,22 @@ func TestSaltIsTheFirstHalfOfDraw(t *testing.T) {
 		require.Equal(t, draw(n*n, n, 3*n), mix(salt(n*n, n)+3*n*golden))
 	}
 }
+
+// nextIn is next of the members of both sets.
+func TestBitmapNextIn(t *testing.T) {
+	for _, n := range []int{1, 63, 64, 65, 200, 1000} {
+		for seed := range uint64(40) {
+			a, b, both := newBitmap(n), newBitmap(n), newBitmap(n)
+			for i := range n {
+				inA := draw(seed, 1, uint64(i))%(seed+1) == 0
+				inB := draw(seed, 2, uint64(i))%(40-seed) == 0
+				a.set(i, inA)
+				b.set(i, inB)
+				both.set(i, inA && inB)
+			}
+			for i := -1; i <= n; i++ {
+				require.Equal(t, both.next(i), a.nextIn(&b, i), "%d of %d", i, n)
+			}
+		}
+	}
+}

@@ -505,7 +505,7 @@ func (e *engine) equip(t *tier) {
 	}
 	t.stale = false
 	t.picker, t.follower = standIn{roundRobin{&t.view}}, nil
-	t.view.ramps = e.rampsOf(t.view.hosts)
+	t.view.follow(e.rampsOf(t.view.hosts))
 	t.picker = e.policy.NewPicker(&t.view, prev)
 	t.follower, _ = t.picker.(Follower)
 }

@@ -34,8 +34,12 @@ func (t Ties) String() string {
 // are ignored.
 //
 // A host on its way back from an ejection has as much of its weight as its ramp
-// says. Among equals - with nothing to do all are - that makes no difference, so
-// it also leaves as many of its turns, or draws, to the next.
+// says. Idle it is the least loaded all the same, so beside hosts in full service
+// it also takes only so many of the picks that would be its own: as many as its
+// ramp is of a host's turn in a round over them, or of a draw over all; with
+// TiesIndex as its ramp is of the whole. The others go to the next least loaded.
+// Where nobody is in full service load decides, and between equals the ramps.
+// O(log n) for each host that lets a pick pass, and O(n) where more than 64 do.
 //
 // The zero value is ready to use. Safe for concurrent use.
 type LeastConn struct {
@@ -83,6 +87,11 @@ type leastConn struct {
 	size  int
 	nodes []match
 	loads []load // by host: one array instead of a cache line for each
+
+	// Where somebody is on a ramp: how many usable hosts are not, and who has let
+	// the pick at hand pass.
+	full   int
+	passed [maxPassed]int32
 }
 
 // match is the leftmost of the least loaded usable hosts below a node, nobody if
@@ -102,9 +111,13 @@ func (a load) less(b load) bool {
 // leaf looks at host i anew.
 func (t *leastConn) leaf(i int) {
 	t.loads[i].inflight = t.v.hosts[i].inflight
-	t.nodes[t.size+i] = match{nobody, 0}
-	if t.v.usable.has(i) {
-		t.nodes[t.size+i] = match{int32(i), 1}
+	at, usable := t.size+i, t.v.usable.has(i)
+	if t.v.ramps != nil && t.v.full.has(i) {
+		t.full += b2i(usable) - b2i(t.nodes[at].win >= 0)
+	}
+	t.nodes[at] = match{nobody, 0}
+	if usable {
+		t.nodes[at] = match{int32(i), 1}
 	}
 }
 
@@ -127,6 +140,11 @@ func (t *leastConn) play(at int) match {
 // Changed implements Follower.
 func (t *leastConn) Changed(i int) {
 	t.leaf(i)
+	t.replay(i)
+}
+
+// replay decides the matches above host i's leaf.
+func (t *leastConn) replay(i int) {
 	for at := (t.size + i) / 2; at >= 1; at /= 2 {
 		m := t.play(at)
 		if m == t.nodes[at] && m.win != int32(i) {
@@ -138,14 +156,17 @@ func (t *leastConn) Changed(i int) {
 
 func (t *leastConn) Pick(c Call) int {
 	if t.v.Fallback() {
-		return t.scan(c)
+		return t.scan(c, t.v.Marked(), false)
 	}
 	root := t.nodes[1]
+	if t.v.ramps != nil && t.full > 0 {
+		return t.onRamp(c)
+	}
 	if root.win < 0 || root.equal == 1 {
 		return int(root.win)
 	}
 	if t.v.ramps != nil {
-		return t.onRamp(c, int(root.equal))
+		return t.among(c, int(root.equal))
 	}
 	switch t.ties {
 	case TiesIndex:
@@ -158,18 +179,103 @@ func (t *leastConn) Pick(c Call) int {
 	return i
 }
 
-// onRamp is the pick among a number of equals, some of which may be on a ramp.
-func (t *leastConn) onRamp(c Call, equal int) int {
+// onRamp is the pick where some hosts are on a ramp and others are not. One that is
+// on a ramp and lets the pick pass is taken off the tree for the rest of it.
+func (t *leastConn) onRamp(c Call) int {
+	v, n, taken, tied := t.v, 0, -1, false
+	at := 0
+	if t.ties == TiesRotate {
+		at = v.Marked()
+	}
+	v.Shared()[lcPicks]++
+	if t.ties == TiesRandom {
+		// The draw of a host over all: it settles the pick if the host is among the
+		// least loaded, and a host on a ramp has no other way to be picked.
+		if i := v.drawOnRamp(c, 0); t.best(t.size+i) > 0 {
+			return i
+		}
+	}
+	for taken < 0 && n < maxPassed {
+		equal := t.nodes[1].equal
+		i := int(t.nodes[1].win)
+		switch {
+		case equal == 1:
+		case t.ties == TiesRotate:
+			tied, i = true, t.from(at)
+			at = i + 1
+		case t.ties == TiesRandom:
+			i = t.rank(int(below(c.Draw(rejections+1+uint64(n)), uint64(equal))))
+		}
+		if v.Ramp(i) == fullRamp || t.ties != TiesRandom && t.takes(i) {
+			taken = i
+			break
+		}
+		t.passed[n] = int32(i)
+		n++
+		t.nodes[t.size+i] = match{nobody, 0}
+		t.replay(i)
+	}
+	for _, i := range t.passed[:n] {
+		t.Changed(int(i))
+	}
+	switch {
+	case taken < 0:
+		// The rotation goes on with those that have not been asked.
+		jump := &v.Shared()[jumped]
+		taken = t.scan(c, int(min(*jump, uint64(v.Len()))), true)
+		*jump = uint64(taken + 1)
+		if t.ties == TiesRotate {
+			v.Mark(at)
+		}
+	case tied:
+		v.Mark(taken + 1)
+	}
+	return taken
+}
+
+// lcPicks is the word of a tier's shared state that counts the picks of onRamp.
+const lcPicks = 0
+
+// takes offers host i, which is on a ramp and the least loaded, the pick and tells
+// whether it takes it. However often it is that, it is not offered a turn before
+// as many picks have passed since the last one as hosts are in full service: an
+// idle host beside busy ones would have as many turns as there are picks.
+func (t *leastConn) takes(i int) bool {
+	h, picks := t.v.hosts[i], t.v.Shared()[lcPicks]
+	owed, offered := h.turn()
+	if t.ties == TiesRotate && offered != neverOffered && (picks+2-offered)<<16>>16 < uint64(t.full) {
+		return false
+	}
+	owed += int64(t.v.Ramp(i))
+	taken := owed >= fullRamp
+	if taken {
+		owed -= fullRamp
+	}
+	h.setTurn(owed, picks+2)
+	return taken
+}
+
+// among is the pick among a number of equals of which all are on a ramp.
+func (t *leastConn) among(c Call, equal int) int {
 	v := t.v
 	if t.ties == TiesRandom {
-		i := 0
 		for k := range uint64(rejections) {
 			x := below(c.Draw(k), uint64(equal)*fullRamp)
-			if i = t.rank(int(x / fullRamp)); x%fullRamp < uint64(v.Ramp(i)) {
-				break
+			if i := t.rank(int(x / fullRamp)); x%fullRamp < uint64(v.Ramp(i)) {
+				return i
 			}
 		}
-		return i
+		// Their ramps have only begun: an exact draw, in O(equals * log n).
+		var sum uint64
+		for k := range equal {
+			sum += uint64(v.Ramp(t.rank(k)))
+		}
+		x, k := below(c.Draw(rejections), sum), 0
+		for x >= uint64(v.Ramp(t.rank(k))) {
+			x -= uint64(v.Ramp(t.rank(k)))
+			k++
+		}
+		return t.rank(k)
 	}
 	at := 0
 	if t.ties == TiesRotate {
@@ -230,18 +336,19 @@ func (t *leastConn) from(start int) int {
 	return t.rank(left)
 }
 
-// scan is the pick while ejections are ignored: the tree holds the ordinary
-// hosts only. O(n).
-func (t *leastConn) scan(c Call) int {
+// scan is the pick of the least loaded without the tree, ties from start on: while
+// ejections are ignored, since the tree holds the ordinary hosts only, or among
+// those in full service. There must be one of these. O(n).
+func (t *leastConn) scan(c Call, start int, full bool) int {
 	v := t.v
 	best, ties := -1, 0
-	start := 0
-	if t.ties == TiesRotate {
-		start = v.Marked()
+	if t.ties != TiesRotate {
+		start = 0
 	}
 	for n, i := v.UsableCount(), start-1; n > 0; n-- {
 		i = v.NextUsable(i + 1)
 		switch {
+		case full && v.Ramp(i) != fullRamp:
 		case best < 0 || v.less(i, best):
 			best, ties = i, 1
 		case !v.less(best, i):
@@ -251,7 +358,7 @@ func (t *leastConn) scan(c Call) int {
 			}
 		}
 	}
-	if t.ties == TiesRotate && best >= 0 {
+	if t.ties == TiesRotate && best >= 0 && !full {
 		v.Mark(best + 1)
 	}
 	return best

@@ -78,6 +78,7 @@ type View struct {
 	spare   bitmap // ejected, and in every other respect usable
 	set     *bitmap
 	ramps   []int16 // by host, in thousandths; nil if nobody is on a ramp
+	full    bitmap  // the hosts that are on none, where somebody is
 	fine    bool    // the Pool may have ramps: weights count in thousandths
 	mark    int32
 	shared  [2]uint64
@@ -131,10 +132,14 @@ func (v *View) NthUsable(k int) int { return v.set.nth(k) }
 func (v *View) Fallback() bool { return v.set == &v.spare }
 
 // Scratch is two words of state that live with host i: they follow it through
-// every Update, are zero when it joins, and are saved and restored.
+// every Update, are zero when it joins, and are saved and restored. Of the
+// policies here WeightedRoundRobin uses the first up to 32 hosts and the second
+// above that, and RoundRobin and LeastConn the first, in a Pool that may have
+// ramps; a Policy that wraps one of them leaves it that word.
 func (v *View) Scratch(i int) *[2]uint64 { return &v.hosts[i].scratch }
 
-// Shared is two words of state of the tier, saved and restored.
+// Shared is two words of state of the tier, saved and restored. The same policies
+// use both of them.
 func (v *View) Shared() *[2]uint64 { return &v.shared }
 
 // Mark remembers host i as the place where a rotation goes on. It follows the

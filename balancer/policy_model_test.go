@@ -32,10 +32,14 @@ type modelHost struct {
 	step  int64 // when its ramp goes on, 0 for never
 
 	owed   int     // turns on a ramp, in thousandths
+	asked  int     // fewest: the number of the pick that was offered to it last; 0 for none
 	blur   bool    // it may have been offered turns that the model does not know of
 	credit int     // smooth
 	points []int64 // wheel: its places in a lap
 }
+
+// full tells whether it is on no ramp.
+func (h *modelHost) full() bool { return h.ramp == m1000(h.ramp) }
 
 func (h *modelHost) usable() bool { return h.up && h.weight > 0 && h.until == 0 }
 
@@ -59,6 +63,8 @@ type modelPool struct {
 	drawn bool       // the turn is where the seed put it
 	pos   int64      // wheel: how far in the lap the latest pick was
 	ever  int64
+	picks int // fewest: those that a host on a ramp may let pass
+	jump  int // whose index comes first when 64 have let a turn pass
 }
 
 func (m *modelPool) usable() (out []*modelHost) {
@@ -91,8 +97,9 @@ func (m *modelPool) from(h *modelHost, ok func(*modelHost) bool) *modelHost {
 
 // rotate gives the hosts that ok allows their turns, from one on, and returns who
 // takes the first and whose is the next. A host on a ramp takes a turn when it is
-// owed a whole one. If all let theirs pass, or 64 do, the one that is owed most
-// pays for it with what they have gained.
+// owed a whole one. If all let theirs pass, or 64 do, one on no ramp takes it, each
+// in turn; or if there is none the one that is owed most, which pays for it with
+// what they have gained.
 func (m *modelPool) rotate(from *modelHost, ok func(*modelHost) bool) (taken, next *modelHost) {
 	var passed []*modelHost
 	gained := 0
@@ -111,9 +118,16 @@ func (m *modelPool) rotate(from *modelHost, ok func(*modelHost) bool) (taken, ne
 		case len(passed) == 64 || slices.Contains(passed, h):
 			// What it was offered last it is not offered again.
 			from = m.after(passed[len(passed)-1])
+			for d := range m.hosts {
+				i := (m.jump + d) % len(m.hosts)
+				if h := m.hosts[i]; ok(h) && h.full() {
+					m.jump = i + 1
+					return h, from
+				}
+			}
 			taken = slices.MaxFunc(passed, func(a, b *modelHost) int { return cmp.Compare(a.owed, b.owed) })
 			taken.owed -= min(gained, 1000)
-		case h.ramp == 1 || h.ramp == 1000:
+		case h.full():
 			taken = h
 		case h.owed+h.ramp >= 1000:
 			h.owed += h.ramp - 1000
@@ -150,7 +164,7 @@ func (turns) check(m *modelPool, h *modelHost) error {
 func (m *modelPool) found(h *modelHost, equals []*modelHost) {
 	m.turn, m.drawn = m.after(h), false
 	for _, o := range equals {
-		if o.ramp != 1 && o.ramp < 1000 {
+		if !o.full() {
 			o.blur, m.drawn = true, m.drawn || o == h
 		}
 	}
@@ -182,8 +196,11 @@ type fewest struct {
 	index, rotate bool
 }
 
-func (f fewest) least(m *modelPool) (least []*modelHost) {
+func (f fewest) least(m *modelPool, but ...*modelHost) (least []*modelHost) {
 	for _, h := range m.usable() {
+		if slices.Contains(but, h) {
+			continue
+		}
 		c := 0
 		if len(least) > 0 {
 			c = cmp.Compare(int64(h.out)*int64(least[0].pull()), int64(least[0].out)*int64(h.pull()))
@@ -198,7 +215,60 @@ func (f fewest) least(m *modelPool) (least []*modelHost) {
 	return least
 }
 
+// ramps tells who is usable on a ramp, and how many usable hosts are on none; gentle
+// whether that matters: somebody is on a ramp, if not usable, and not all are.
+func (f fewest) ramps(m *modelPool) (on []*modelHost, full int, gentle bool) {
+	for _, h := range m.usable() {
+		if h.full() {
+			full++
+		} else {
+			on = append(on, h)
+		}
+	}
+	return on, full, full > 0 && slices.ContainsFunc(m.hosts, func(h *modelHost) bool { return !h.full() })
+}
+
+// beside is the pick where gentle says so: the least loaded who takes it. One on a
+// ramp is offered a turn at most once in as many picks as there are usable hosts
+// on none, by index at every pick, and takes one when it is owed a whole.
+func (f fewest) beside(m *modelPool, full int) *modelHost {
+	var passed []*modelHost
+	from, tied := m.turn, false
+	if f.index {
+		from = nil
+	}
+	for {
+		least := f.least(m, passed...)
+		h := m.from(from, func(h *modelHost) bool { return slices.Contains(least, h) })
+		if f.rotate && len(least) > 1 {
+			from, tied = m.after(h), true
+		}
+		takes := h.full()
+		if !takes && (f.index || h.asked == 0 || m.picks-h.asked >= full) {
+			h.owed, h.asked = h.owed+h.ramp, m.picks
+			if takes = h.owed >= 1000; takes {
+				h.owed -= 1000
+			}
+		}
+		if takes {
+			if tied {
+				m.turn = m.after(h)
+			}
+			return h
+		}
+		passed = append(passed, h)
+	}
+}
+
 func (f fewest) pick(m *modelPool) (h *modelHost) {
+	if on, full, gentle := f.ramps(m); gentle {
+		m.picks++
+		m.drawn = m.drawn || slices.ContainsFunc(on, func(h *modelHost) bool { return h.blur })
+		if !f.index && (!f.rotate || m.drawn) {
+			return nil
+		}
+		return f.beside(m, full)
+	}
 	least := f.least(m)
 	equal := func(h *modelHost) bool { return slices.Contains(least, h) }
 	switch {
@@ -214,11 +284,22 @@ func (f fewest) pick(m *modelPool) (h *modelHost) {
 }
 
 func (f fewest) check(m *modelPool, h *modelHost) error {
+	on, _, gentle := f.ramps(m)
 	least := f.least(m)
+	if gentle && (h.full() || f.rotate || f.index) {
+		// Hosts on a ramp with less load may have let it pass.
+		least = f.least(m, slices.DeleteFunc(slices.Clone(on), func(o *modelHost) bool { return o == h })...)
+	}
+	if f.rotate && gentle && m.drawn && len(on) > 0 {
+		// Who was offered what is as unknown as the turn.
+		for _, h := range on {
+			h.blur = true
+		}
+	}
 	if !slices.Contains(least, h) {
 		return fmt.Errorf("another host has less load than %s", h.id)
 	}
-	if f.rotate && len(least) > 1 && m.drawn {
+	if f.rotate && len(least) > 1 && m.drawn && !(gentle && len(on) > 0) {
 		m.found(h, least)
 	}
 	return nil
@@ -458,6 +539,7 @@ func (m *machine) update(fresh []int, kept []*modelHost) {
 	}
 	if len(kept)+len(fresh) == 0 || m.joined == 0 {
 		m.m.turn, m.m.drawn = nil, seeded(m.policy)
+		m.m.picks, m.m.jump = 0, 0
 	}
 	m.m.hosts = slices.Clone(kept)
 	for _, w := range fresh {
@@ -564,7 +646,7 @@ func (m *machine) rampTo(h *modelHost, ramp int) {
 		// How far it begins on the way to its first turn: by its place in the order,
 		// multiples of the golden ratio.
 		i := slices.Index(m.m.hosts, h)
-		h.owed, h.blur = int(scaleDown(uint64(i)*0x9e3779b97f4a7c15, 1000)), false
+		h.owed, h.blur, h.asked = int(scaleDown(uint64(i)*0x9e3779b97f4a7c15, 1000)), false, 0
 	}
 	h.blur = h.blur && ramp < 1000
 	m.model.reweigh(&m.m, h, h.weight, ramp)

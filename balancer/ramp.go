@@ -16,12 +16,17 @@ import "slices"
 // fullRamp is full service: the thousandths of a whole.
 const fullRamp = 1000
 
-// Words of a host's scratch as a rotation uses them: what a host on a ramp is owed,
-// in thousandths of a turn and in two's complement, and 1 while it is on one.
-const (
-	turnOwed   = 0
-	turnOnRamp = 1
-)
+// follow takes over what the hosts take of their traffic.
+func (v *View) follow(ramps []int16) {
+	v.ramps, v.full = ramps, bitmap{}
+	if ramps == nil {
+		return
+	}
+	v.full = newBitmap(len(ramps))
+	for i, r := range ramps {
+		v.full.set(i, r == fullRamp)
+	}
+}
 
 // rampsOf lists what hosts take of their traffic; nil if all take all of it.
 func (e *engine) rampsOf(hosts []*host) []int16 {
@@ -168,8 +173,10 @@ const maxPassed = 64
 // newTurns begins a pick among n hosts.
 func newTurns(v *View, n int) turns { return turns{v: v, left: min(n, maxPassed), best: -1} }
 
-// offer gives host i the turn and returns who takes it: i; or -1 if i lets it
-// pass; or, if all have let it pass, the one of them that is owed most. That one
+// offer gives host i the turn and returns who takes it: i, or -1 if i lets it
+// pass. If all have let it pass, or as many as may, it is a host in full service,
+// in a rotation of its own, so that the next pick goes on where this one ends;
+// or, without one, the host that is owed most of those that have passed. That one
 // pays what they have gained, as in the smooth order of nginx, so that hosts
 // that are all on ramps have shares in proportion, but at most a turn.
 func (t *turns) offer(i int) int {
@@ -177,13 +184,14 @@ func (t *turns) offer(i int) int {
 	if ramp == fullRamp {
 		return i
 	}
-	own := &t.v.hosts[i].scratch[turnOwed]
-	owed := int64(*own) + ramp
+	h := t.v.hosts[i]
+	owed, offered := h.turn()
+	owed += ramp
 	if owed >= fullRamp {
-		*own = uint64(owed - fullRamp)
+		h.setTurn(owed-fullRamp, offered)
 		return i
 	}
-	*own = uint64(owed)
+	h.setTurn(owed, offered)
 	t.gained += ramp
 	if t.best < 0 || owed > t.most {
 		t.best, t.most = i, owed
@@ -191,8 +199,45 @@ func (t *turns) offer(i int) int {
 	if t.left--; t.left > 0 {
 		return -1
 	}
-	t.v.hosts[t.best].scratch[turnOwed] -= uint64(min(t.gained, fullRamp))
+	if i = t.v.nextFull(); i >= 0 {
+		return i
+	}
+	_, offered = t.v.hosts[t.best].turn()
+	t.v.hosts[t.best].setTurn(t.most-min(t.gained, fullRamp), offered)
 	return t.best
+}
+
+// jumped is the word of a tier's shared state where the rotation goes on that
+// serves where hosts on a ramp have let too many turns pass.
+const jumped = 1
+
+// nextFull gives the next usable host in full service such a turn; -1 if there is
+// none. O(n/64).
+func (v *View) nextFull() int {
+	at := &v.Shared()[jumped]
+	i := v.set.nextIn(&v.full, int(min(*at, uint64(v.Len()))))
+	if i >= 0 {
+		*at = uint64(i + 1)
+	}
+	return i
+}
+
+// turnWord is the word of a host's scratch that tells what a rotation owes it,
+// in thousandths of a turn and two's complement of 16 bits, and above that 0 for a
+// host that is not on a ramp, 1 for one that has not been offered a turn yet, and
+// where it matters 2 more than what was the number of the pick that last did.
+const turnWord = 0
+
+// neverOffered is the number of a host that has just come onto a ramp.
+const neverOffered = 1
+
+func (h *host) turn() (owed int64, offered uint64) {
+	w := h.scratch[turnWord]
+	return int64(int16(w)), w >> 16
+}
+
+func (h *host) setTurn(owed int64, offered uint64) {
+	h.scratch[turnWord] = offered<<16 | uint64(uint16(owed))
 }
 
 // beginTurns puts each host that has come onto a ramp somewhere on the way to its
@@ -203,11 +248,11 @@ func (v *View) beginTurns() {
 		return
 	}
 	for i, h := range v.hosts {
-		switch {
+		switch _, offered := h.turn(); {
 		case v.Ramp(i) == fullRamp:
-			h.scratch = [2]uint64{}
-		case h.scratch[turnOnRamp] == 0:
-			h.scratch = [2]uint64{turnOwed: below(uint64(i)*golden, fullRamp), turnOnRamp: 1}
+			h.scratch[turnWord] = 0
+		case offered == 0:
+			h.setTurn(int64(below(uint64(i)*golden, fullRamp)), neverOffered)
 		}
 	}
 }

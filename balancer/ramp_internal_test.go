@@ -14,7 +14,8 @@ import (
 // newRampView is newTestView with ramps.
 func newRampView(weights []int, ramps []int16) *View {
 	v := newTestView(weights...)
-	v.fine, v.ramps = true, ramps
+	v.fine = true
+	v.follow(ramps)
 	return v
 }
 
@@ -125,7 +126,7 @@ func TestTurnsTakeAnyState(t *testing.T) {
 	for seed := range uint64(200) {
 		v := newRampView([]int{1, 1, 1}, []int16{1, 500, 1000})
 		for i, h := range v.hosts {
-			h.scratch = [2]uint64{draw(seed, 1, uint64(i)) >> (seed % 64), draw(seed, 2, uint64(i)) & 1}
+			h.scratch = [2]uint64{draw(seed, 1, uint64(i)) >> (seed % 64), draw(seed, 2, uint64(i))}
 		}
 		for _, p := range []Policy{RoundRobin{}, RoundRobin{IndexCursor: true}, LeastConn{}} {
 			pick := p.NewPicker(v, nil)
@@ -166,7 +167,7 @@ func TestTurnsThatAllPass(t *testing.T) {
 	} {
 		v := newRampView([]int{1, 1, 1}, []int16{c.ramp, c.ramp, c.ramp})
 		for i, h := range v.hosts {
-			h.scratch = [2]uint64{uint64(c.owed[i]), 1}
+			h.setTurn(c.owed[i], neverOffered)
 		}
 		s := newTurns(v, 3)
 		require.Equal(t, -1, s.offer(0))
@@ -177,7 +178,9 @@ func TestTurnsThatAllPass(t *testing.T) {
 			if i == c.winner {
 				want -= c.pays
 			}
-			require.Equal(t, want, int64(h.scratch[turnOwed]), "host %d", i)
+			owed, offered := h.turn()
+			require.Equal(t, want, owed, "host %d", i)
+			require.EqualValues(t, neverOffered, offered)
 		}
 	}
 	require.Equal(t, maxPassed, newTurns(newRampView(nil, nil), 1000).left)

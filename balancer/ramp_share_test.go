@@ -84,7 +84,11 @@ func TestRampUnderLoad(t *testing.T) {
 					got[l.Upstream().id]++
 				}
 				want, slack := float64(per*ramp)/1000, 3.0
-				if p.Name() == "least_conn" {
+				switch p {
+				case balancer.LeastConn{Ties: balancer.TiesRandom}:
+					// A draw that hits it while it is not the least loaded is lost.
+					want, slack = want*3/4, want/4+1
+				case balancer.LeastConn{}, balancer.LeastConn{Ties: balancer.TiesIndex}:
 					slack = 1
 				}
 				require.InDelta(t, want, got[id], slack, "%+v at %d: %v", p, ramp, got)
@@ -255,8 +259,6 @@ func TestRampWhereNobodyElseIsLeft(t *testing.T) {
 			case p.Name() == "p2c_ewma" || p == (balancer.LeastConn{Ties: balancer.TiesIndex}):
 			case equalTurns(p):
 				require.InDelta(t, 200, got["h00001"], 3, "%d hosts, %+v: %v", n, p, got)
-			case p == (balancer.LeastConn{Ties: balancer.TiesRandom}): // bounded redraws
-				require.InDelta(t, 200, got["h00001"], 100, "%d hosts, %+v: %v", n, p, got)
 			default:
 				require.InDelta(t, 200, got["h00001"], 6*14, "%d hosts, %+v: %v", n, p, got)
 			}
@@ -388,4 +390,125 @@ func TestRampOfKeysThatNobodyServes(t *testing.T) {
 		r.set(id, false)
 	}
 	require.Less(t, moved(want, r.owners("k", 1000), func(string, string) {}), 10)
+}
+
+// Beside busy hosts one on a ramp is idle most of the time, and the least loaded
+// of all; it gets no more of the traffic for that.
+func TestRampBesideBusyHosts(t *testing.T) {
+	for _, ties := range []balancer.Ties{balancer.TiesRotate, balancer.TiesRandom} {
+		for _, n := range []int{4, 40} {
+			for _, from := range []int{10, 250} {
+				for _, calls := range []int{1, n - 1, 2 * n, 10 * n} {
+					cfg := ramped(balancer.LeastConn{Ties: ties})
+					cfg.Outlier.RampFrom, cfg.Outlier.RampStep = from, time.Hour
+					r := newRig(t, cfg, crowd(n, 1)...)
+					r.returned("h00002")
+					var held []balancer.Lease[peer]
+					got := 0
+					const picks = 8000
+					for i := range uint64(picks) {
+						if len(held) == calls {
+							k := int(mixed(i) % uint64(calls))
+							held[k].Release(balancer.Ignored)
+							held = slices.Delete(held, k, k+1)
+						}
+						l := r.hold()
+						held = append(held, l)
+						got += b2i(l.Upstream().id == "h00002")
+					}
+					share := picks * float64(from) / float64(1000*(n-1)+from)
+					width := 1.5
+					if ties == balancer.TiesRandom {
+						width = 4 * math.Sqrt(share)
+					}
+					name := fmt.Sprintf("ties %v, %d hosts at %d, %d calls", ties, n, from, calls)
+					require.LessOrEqual(t, float64(got), share+width, name)
+					if calls == 1 { // with more it is not always the least loaded when its turn comes
+						require.GreaterOrEqual(t, float64(got), share-width, name)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Where more hosts on a ramp stand side by side than may let one pick pass, they
+// get their shares all the same, each of them, and so do the others.
+func TestRampOfManySideBySide(t *testing.T) {
+	for _, p := range []balancer.Policy{balancer.RoundRobin{}, balancer.RoundRobin{IndexCursor: true}, balancer.LeastConn{}} {
+		for _, n := range []int{100, 300} {
+			cfg := ramped(p)
+			cfg.Outlier.RampFrom, cfg.Outlier.RampStep = 10, time.Hour
+			r := newRig(t, cfg, crowd(2*n, 1)...)
+			var ids []string
+			for i := range n {
+				ids = append(ids, fmt.Sprintf("h%05d", i))
+			}
+			r.returned(ids...)
+			rounds := 400
+			got := tally(r.picks(rounds * n))
+			for id, k := range got {
+				want := float64(rounds) / 1.01
+				if id < fmt.Sprintf("h%05d", n) {
+					want /= 100
+				}
+				require.InDelta(t, want, k, 1.5+0.04*want, "%+v, %d of %d: %s", p, n, 2*n, id)
+			}
+			require.Len(t, got, 2*n, "%+v", p)
+		}
+	}
+}
+
+// The policies that use a word of a host's scratch for its turns leave the other
+// one to whoever wraps them.
+func TestRampLeavesTheSecondWord(t *testing.T) {
+	for _, p := range []balancer.Policy{balancer.RoundRobin{}, balancer.RoundRobin{IndexCursor: true}, balancer.LeastConn{}, balancer.LeastConn{Ties: balancer.TiesIndex}} {
+		w := &counting{Policy: p}
+		r := newRig(t, ramped(w), peersOf(1, 1, 1)...)
+		r.returned("B")
+		for range 4 {
+			r.picks(100)
+			r.clk.Advance(time.Second)
+			r.update(peersOf(1, 1, 1)...)
+		}
+		sum := uint64(0)
+		for i := range 3 {
+			sum += w.v.Scratch(i)[1]
+		}
+		require.EqualValues(t, r.pool.Snapshot().Totals.Attempts, sum, "%+v", p)
+	}
+}
+
+// counting counts the picks of each host in the second word of its scratch.
+type counting struct {
+	balancer.Policy
+	v *balancer.View
+}
+
+func (c *counting) NewPicker(v *balancer.View, prev balancer.Picker) balancer.Picker {
+	c.v = v
+	if p, ok := prev.(countingPicker); ok {
+		prev = p.Picker
+	}
+	p := countingPicker{c.Policy.NewPicker(v, prev), v}
+	if f, ok := p.Picker.(balancer.Follower); ok {
+		return countingFollower{p, f}
+	}
+	return p
+}
+
+type countingPicker struct {
+	balancer.Picker
+	v *balancer.View
+}
+
+func (p countingPicker) Pick(c balancer.Call) int {
+	i := p.Picker.Pick(c)
+	p.v.Scratch(i)[1]++
+	return i
+}
+
+type countingFollower struct {
+	countingPicker
+	balancer.Follower
 }

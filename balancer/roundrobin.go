@@ -8,7 +8,8 @@ package balancer
 //
 // A host that is on its way back from an ejection takes as many of its turns as
 // its ramp says, spread evenly - with 250 thousandths every fourth - and passes
-// on the others.
+// on the others. Where 64 of them in a row do, a host in full service takes the
+// pick, which costs O(n/64), and the next pick goes on after them.
 //
 // The zero value starts each Pool at a host that its seed picks, so that many
 // clients started at once do not begin at the same one.
