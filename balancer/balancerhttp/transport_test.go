@@ -45,7 +45,7 @@ func TestConfigErrors(t *testing.T) {
 		require.Equal(t, err, c.cfg.Validate())
 	}
 	for _, urls := range [][]string{
-		{"a:80"}, {"localhost"}, {"ftp://a"}, {"http://"}, {"http://:80"}, {"http://a#b"}, {"http:a"}, {"http://a", "http://a"}, {":"}, {""},
+		{"a:80"}, {"localhost"}, {"ftp://a"}, {"http://"}, {"http://:80"}, {"http://a#b"}, {"http://a?\xe4"}, {"http:a"}, {"http://a", "http://a"}, {":"}, {""},
 	} {
 		_, err := balancerhttp.NewTransport(balancerhttp.Config{}, urls...)
 		require.ErrorIs(t, err, balancer.ErrConfig, "%q", urls)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/evenkeel-go/evenkeel/balancer"
 )
@@ -64,6 +65,9 @@ func (e Endpoint) Validate() error {
 		return bad(fmt.Sprintf("%q", u), "a host")
 	case u.Fragment != "" || u.RawFragment != "":
 		return bad(fmt.Sprintf("%q", u), "no fragment")
+	case !utf8.ValidString(u.String()):
+		// It is the upstream's id. A path is escaped when written, a query is not.
+		return bad(fmt.Sprintf("%q", u), "valid UTF-8, or escaped")
 	}
 	return nil
 }
