@@ -38,7 +38,7 @@ type Config struct {
 
 	// Outlier sets up the ejection of upstreams that fail. With a Return of
 	// outlier.Ramp one that comes back begins with a part of its traffic, which
-	// grows in steps. How that is done is for the Policy to say: its weight counts
+	// grows in steps while it is healthy and its circuit is not open. How that is done is for the Policy to say: its weight counts
 	// for less, or it takes only so many of its turns, draws or keys, also under
 	// IgnoreWeights. Where no other upstream of its tier is selectable it gets all
 	// of the traffic.

@@ -29,7 +29,7 @@ type modelHost struct {
 	ramp  int   // thousandths; 1 for everyone where there are no ramps
 	until int64 // ejected until then; 0 for not ejected
 	back  int64 // since when it has been in service
-	step  int64 // when its ramp goes on, 0 for never
+	step  int64 // when its ramp goes on, 0 for never: on none, or it cannot serve
 
 	owed   int     // turns on a ramp, in thousandths
 	asked  int     // fewest: the number of the pick that was offered to it last; 0 for none
@@ -40,6 +40,9 @@ type modelHost struct {
 
 // full tells whether it is on no ramp.
 func (h *modelHost) full() bool { return h.ramp == m1000(h.ramp) }
+
+// serves tells whether it could serve but for an ejection.
+func (h *modelHost) serves() bool { return h.up && h.weight > 0 }
 
 func (h *modelHost) usable() bool { return h.up && h.weight > 0 && h.until == 0 }
 
@@ -569,7 +572,9 @@ func seeded(p balancer.Policy) bool { return p != (balancer.RoundRobin{First: tr
 func (m *machine) reweigh(weight func(i, old int) int) {
 	var peers []peer
 	for i, h := range m.m.hosts {
+		served := h.serves()
 		m.model.reweigh(&m.m, h, weight(i, h.weight), h.ramp)
+		m.hold(h, served)
 		peers = append(peers, peer{id: h.id, weight: h.weight})
 	}
 	if err := m.pool.Update(peers...); err != nil {
@@ -582,9 +587,22 @@ func (m *machine) flip(i int) {
 		return
 	}
 	h := m.m.at(i)
+	served := h.serves()
 	h.up = !h.up
+	m.hold(h, served)
 	if err := m.pool.SetHealth(h.id, h.up, ""); err != nil {
 		m.fail("%v", err)
+	}
+}
+
+// hold lets the ramp of a host stand still from the time on when it cannot serve,
+// and go on a whole step after it can again.
+func (m *machine) hold(h *modelHost, served bool) {
+	if h.full() || h.serves() == served {
+		return
+	}
+	if h.step = 0; h.serves() {
+		h.step = m.now + 3*tick
 	}
 }
 
@@ -661,6 +679,9 @@ func (m *machine) pass(n int64) {
 		ramp := h.ramp
 		if h.until > 0 && h.until <= m.now {
 			ramp, h.back, h.step, h.until = m.ramps, h.until, h.until+3*tick, 0
+			if !h.serves() {
+				h.step = 0
+			}
 		}
 		for h.step > 0 && h.step <= m.now {
 			ramp, h.step = min(2*ramp, 1000), h.step+3*tick

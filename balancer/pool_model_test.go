@@ -398,6 +398,16 @@ func (m *poolModel) ops() map[string]func() {
 	}
 }
 
+// ramp is how far a member is on its ramp, which stands still while it cannot
+// serve: an open circuit may have ended since the latest input.
+func (m *poolModel) ramp(h *incarnation, now int64) int {
+	open := func(at int64) bool { return h.br.State(at) == breaker.Open }
+	if h.healthy && h.member.Share > 0 && open(m.now) && !open(now) {
+		return m.det.WeightSince(now, &h.out, h.br.Until())
+	}
+	return m.det.Weight(now, &h.out)
+}
+
 // expected is each member's share of its tier, by weight and ramp: of those who
 // can be picked, or would be but for their limit; of the ejected ones if only
 // they are left.
@@ -412,7 +422,7 @@ func (m *poolModel) expected(now int64) map[*incarnation]float64 {
 			}
 			parts[h] = h.member.Share * 1000
 			if reason == "overloaded" {
-				parts[h] = h.member.Share * m.det.Weight(now, &h.out)
+				parts[h] = h.member.Share * m.ramp(h, now)
 			}
 			sums[h.member.Tier] += parts[h]
 		}
@@ -468,7 +478,7 @@ func (m *poolModel) check() {
 		}
 		got, want := s.Upstreams[i], balancer.Status{
 			ID: h.id, Weight: h.member.Share, Priority: h.member.Tier,
-			Ramp: m.det.Weight(now, &h.out), Expected: expected[h],
+			Ramp: m.ramp(h, now), Expected: expected[h],
 			Selectable: len(why) == 0, Why: why,
 			Healthy: h.healthy, Ejected: slices.Contains(why, "ejected"), Breaker: h.br.State(now),
 			Inflight: m.inflight(h), Oldest: time.Duration(now - oldest),

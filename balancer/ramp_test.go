@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evenkeel-go/evenkeel/balancer"
+	"github.com/evenkeel-go/evenkeel/breaker"
 	"github.com/evenkeel-go/evenkeel/outlier"
 )
 
@@ -140,6 +141,57 @@ func TestRampTraps(t *testing.T) {
 				require.Equal(t, step.ramp, r.ramp("D"))
 				require.InDelta(t, 520*step.ramp/(3000+step.ramp), tally(r.picks(520))["D"], 1)
 			}
+		}
+
+		// Down in the middle, and without a weight: the ramp stands still.
+		r = newRig(t, ramped(balancer.RoundRobin{First: true}), peersOf(1, 1, 1, 1)...)
+		r.returned("D")
+		steps := func() {
+			t.Helper()
+			for _, step := range []struct{ after, ramp int }{{0, 250}, {999, 250}, {1, 500}, {999, 500}} {
+				r.clk.Advance(time.Duration(step.after) * time.Millisecond)
+				require.Equal(t, step.ramp, r.ramp("D"))
+				require.InDelta(t, 520*step.ramp/(3000+step.ramp), tally(r.picks(520))["D"], 1)
+			}
+		}
+		r.clk.Advance(time.Second / 2)
+		r.set("D", false)
+		r.clk.Advance(time.Hour)
+		require.Equal(t, 250, r.ramp("D"))
+		r.set("D", true)
+		steps()
+		r.update(peersOf(1, 1, 1, 0)...)
+		r.clk.Advance(time.Hour)
+		require.Equal(t, 500, r.ramp("D"))
+		r.update(peersOf(1, 1, 1, 1)...)
+		r.clk.Advance(999 * time.Millisecond)
+		require.Equal(t, 500, r.ramp("D"))
+		r.clk.Advance(time.Millisecond)
+		require.Equal(t, 1000, r.ramp("D"))
+
+		// Down when it returns: the ramp begins when it is up.
+		r.eject("D")
+		r.set("D", false)
+		r.clk.Advance(time.Hour)
+		require.Equal(t, 250, r.ramp("D"))
+		r.set("D", true)
+		steps()
+
+		// Its circuit is open for longer than the ejection lasts, and the end of that
+		// is noticed late.
+		for _, late := range []time.Duration{0, 999 * time.Millisecond, time.Second, time.Minute} {
+			cfg := ramped(balancer.RoundRobin{First: true})
+			cfg.Breaker = breaker.Config{ConsecutiveFailures: 1, OpenFor: 30 * time.Second}
+			r = newRig(t, cfg, peersOf(1, 1, 1, 1)...)
+			r.eject("D")
+			r.clk.Advance(29 * time.Second)
+			require.Equal(t, 250, r.ramp("D"))
+			r.clk.Advance(time.Second + late)
+			want := map[time.Duration]int{0: 250, 999 * time.Millisecond: 250, time.Second: 500, time.Minute: 1000}[late]
+			require.Equal(t, want, r.ramp("D"), "%v late, by a read", late)
+			r.pool.Poll()
+			require.NoError(t, r.pool.Check())
+			require.Equal(t, want, r.ramp("D"), "%v late", late)
 		}
 	})
 

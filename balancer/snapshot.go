@@ -144,7 +144,12 @@ func (e *engine) status(h *host, now int64) (Status, reasons) {
 	case ejected:
 		st.Ramp = 0
 	case e.ramps:
-		st.Ramp = e.outliers.Weight(now, &h.outlier)
+		// Of a host that time alone has made able to serve the detector does not know.
+		since := int64(never)
+		if h.healthy && h.weight > 0 && state != breaker.Open {
+			since = h.breaker.Until()
+		}
+		st.Ramp = e.outliers.WeightSince(now, &h.outlier, since)
 	}
 	if returns != 0 {
 		st.Returns = e.time(returns)

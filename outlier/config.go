@@ -291,7 +291,8 @@ const (
 	// answer under a transport-only configuration) is such a success; where no
 	// consecutive rule is on, every failure ejects.
 	Probation
-	// Ramp returns a host at a reduced weight that grows in steps.
+	// Ramp returns a host at a reduced weight that grows in steps, as long as it
+	// can serve: see [Core.SetUsable].
 	Ramp
 )
 

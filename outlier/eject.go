@@ -160,7 +160,7 @@ func (c *Core) restore(at int64, h *Host, cause Cause) {
 			if kind == Returned && c.set.rampFrom < 1000 {
 				h.weight = c.set.rampFrom
 				h.flags |= ramping
-				c.plan.set(h, addSat(at, c.set.rampStep))
+				c.climb(at, h)
 			}
 		}
 	}

@@ -89,7 +89,9 @@ func (p *pair) remove(now int64, i int) {
 func (p *pair) setUsable(now int64, i int, yes bool) {
 	p.c.SetUsable(now+p.off, p.hosts[i], yes)
 	p.m.advance(now)
-	p.m.hosts[i].usable = yes
+	if h := p.m.hosts[i]; h.member {
+		p.m.turn(h, yes)
+	}
 }
 
 func (p *pair) record(now int64, i int, start int64, o outlier.Outcome, latency int64) {
@@ -175,6 +177,12 @@ func (p *pair) compare(t fataler) {
 		}
 		if got := h.Ramp(); got != want {
 			t.Fatalf("host %d ramp: %d, want %d", i, got, want)
+		}
+		for _, d := range [][2]int64{{0, 0}, {3, 0}, {9, 2}, {20, 5}, {20, 20}, {40, -7}, {7, math.MaxInt64 / 2}} {
+			at, since := p.m.now+d[0], p.m.now+d[1]
+			if got, want := p.c.WeightSince(at+p.off, h, since+p.off), p.m.weightSince(at, x, since); got != want {
+				t.Fatalf("host %d weight %d later, usable since %d: %d, want %d", i, d[0], d[1], got, want)
+			}
 		}
 		if p.cfg.Latency.On {
 			v, ok := h.Score()

@@ -1,6 +1,7 @@
 package outlier_test
 
 import (
+	"math"
 	"math/big"
 	"sort"
 
@@ -23,6 +24,7 @@ type modelHost struct {
 	h       *outlier.Host // for Index only
 	member  bool
 	usable  bool
+	turns   []int64 // when usable changed, from usable on
 	results []result
 	periods []period
 }
@@ -239,17 +241,51 @@ func (m *model) count(at int64, h *modelHost) int64 {
 
 func (m *model) emit(e event) { m.events = append(m.events, e) }
 
-// weight is the weight of h at an instant of its service.
+// weight is the weight of h at an instant of its service: a step for each RampStep
+// of each time since its return in which it could serve without a break.
 func (m *model) weight(at int64, h *modelHost) int {
 	p := h.last()
 	if m.cfg.Return != outlier.Ramp || p == nil {
 		return 1000
 	}
 	w := m.cfg.RampFrom
-	for step := p.end + int64(m.cfg.RampStep); step <= at && w < 1000; step += int64(m.cfg.RampStep) {
-		w = min(1000, max(w+1, w*m.cfg.RampGrowth/1000))
+	for i := 0; i <= len(h.turns); i += 2 {
+		begin, end := int64(math.MinInt64), at
+		if i > 0 {
+			begin = h.turns[i-1]
+		}
+		if i < len(h.turns) {
+			end = min(at, h.turns[i])
+		}
+		for step := max(begin, p.end) + int64(m.cfg.RampStep); step <= end && w < 1000; step += int64(m.cfg.RampStep) {
+			w = min(1000, max(w+1, w*m.cfg.RampGrowth/1000))
+		}
 	}
 	return w
+}
+
+// weightSince is the weight at a time to come, if the one thing that happens until
+// then is that a host that cannot serve can from since on.
+func (m *model) weightSince(at int64, h *modelHost, since int64) int {
+	later := *h
+	if h.out() {
+		if h.last().until > at {
+			return 0
+		}
+		later.periods = append([]period(nil), h.periods...)
+		later.last().end = h.last().until
+	}
+	if since = max(since, m.now); !h.usable && since <= at {
+		later.turns = append(append([]int64(nil), h.turns...), since)
+	}
+	return m.weight(at, &later)
+}
+
+// turn says whether h can serve from m.now on.
+func (m *model) turn(h *modelHost, can bool) {
+	if h.usable != can {
+		h.usable, h.turns = can, append(h.turns, m.now)
+	}
 }
 
 // advance walks through time: at each instant returns and steps by index, then
@@ -279,10 +315,13 @@ func (m *model) planned(h *modelHost) (int64, bool) {
 	if h.out() {
 		return h.last().until, true
 	}
-	if m.weight(m.now, h) == 1000 {
+	if m.weight(m.now, h) == 1000 || !h.usable {
 		return 0, false
 	}
 	t := h.last().end
+	if n := len(h.turns); n > 0 {
+		t = max(t, h.turns[n-1])
+	}
 	for t <= m.now {
 		t += int64(m.cfg.RampStep)
 	}

@@ -151,9 +151,11 @@ func (c *Core) Remove(now int64, h *Host) {
 // that is drained, disabled or down by active checks. Such members count neither
 // for the caps nor for any baseline, and are not ejected: their results are
 // counted, and the next failure after they can serve again may eject. An ejection
-// that runs goes on. A member starts usable. It costs O(log n) at most.
+// that runs goes on. A ramp stands still, and its next step is due one RampStep
+// after the member can serve again. A member starts usable. It costs O(log n) at
+// most.
 func (c *Core) SetUsable(now int64, h *Host, can bool) {
-	c.advance(now)
+	now = c.advance(now)
 	if h.flags&member == 0 || can == (h.flags&usable != 0) {
 		return
 	}
@@ -161,6 +163,10 @@ func (c *Core) SetUsable(now int64, h *Host, can bool) {
 	h.flags ^= usable
 	c.count(h, 1)
 	c.rebase(h)
+	if h.flags&ramping != 0 {
+		c.climb(now, h)
+		c.replan()
+	}
 }
 
 // count adds sign x h to the tallies of members.

@@ -38,7 +38,8 @@ const (
 //	       rules, rule of the last ejection; streaks (all, gateway, transport);
 //	       good, bad; samples, fresh samples, score; ejections, verdicts, count,
 //	       weight; times of the last return, of the end of the ejection, of the
-//	       start of the slow period, of the next step of the ramp
+//	       start of the slow period, of the next step of the ramp, which a host
+//	       that cannot serve has not
 //
 // The flags are 1 member, 2 usable, 4 out, 8 out only as if, 16 on probation, 32
 // on a ramp, 64 slow. A time that means nothing in the host's state is written
@@ -103,7 +104,7 @@ func (c *Core) AppendState(b []byte, now int64, hosts []*Host) []byte {
 		maybe(returned, h.since)
 		maybe(h.flags&out != 0, h.until)
 		maybe(h.flags&slow != 0, h.overAt)
-		if h.flags&ramping != 0 {
+		if climbs(h.flags) {
 			at(c.plan[h.pos].at)
 		} else {
 			num(0)
@@ -174,13 +175,16 @@ func (c *Core) adopt(to *Core, hosts []*Host, saved []Host, steps []int64) {
 		switch {
 		case h.flags&out != 0:
 			c.plan.set(h, h.until)
-		case h.flags&ramping != 0:
+		case climbs(h.flags):
 			c.plan.set(h, steps[i])
 		}
 	}
 	c.rebuild() // sums and halves follow from the scores
 	c.replan()
 }
+
+// climbs tells whether a host has a step of a ramp planned.
+func climbs(flags uint16) bool { return flags&(ramping|usable) == ramping|usable }
 
 // decoder reads a saved state. After the first error it reads zeros.
 type decoder struct {
@@ -284,10 +288,10 @@ func (d *decoder) host() (h Host, step int64) {
 	}
 	h.until = d.timeIf(h.flags&out != 0)
 	h.overAt = d.timeIf(h.flags&slow != 0)
-	step = d.timeIf(h.flags&ramping != 0)
+	step = d.timeIf(climbs(h.flags))
 
 	// What no Core can be in: out only as if without being out, out and judged,
-	// below full weight without a step to come.
+	// below full weight without a ramp.
 	isOut, isRamping := h.flags&out != 0, h.flags&ramping != 0
 	switch {
 	case h.flags&member == 0,
