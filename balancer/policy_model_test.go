@@ -36,6 +36,7 @@ type modelHost struct {
 	blur   bool    // it may have been offered turns that the model does not know of
 	credit int     // smooth
 	points []int64 // wheel: its places in a lap
+	phase  int64   // and the first one's in parts of 1/len(points)
 }
 
 // full tells whether it is on no ramp.
@@ -366,51 +367,95 @@ const modelLap = int64(1) << 32
 
 func (calendar) check(*modelPool, *modelHost) error { return nil }
 
-// place fills in a host's places, the first phase units of 1/weight from the
-// start: (k*lap + phase) / weight, whole units.
-func place(h *modelHost, phase int64) {
-	h.points = nil
-	for k := range int64(h.pull()) {
-		h.points = append(h.points, (k*modelLap+phase)/int64(h.pull()))
+// place fills in a host's places, weight of them, the first phase units of
+// 1/weight from the start: (k*lap + phase) / weight, whole units.
+func place(h *modelHost, weight, phase int64) {
+	h.points, h.phase = nil, phase
+	for k := range weight {
+		h.points = append(h.points, (k*modelLap+phase)/weight)
 	}
 }
 
 func (c calendar) join(m *modelPool, h *modelHost) {
 	if h.weight > 0 {
 		// Multiples of the golden ratio, modulo 1, in 32 bits.
-		phase := uint64(m.ever) * 0x9e3779b97f4a7c15 >> 32
-		place(h, int64(phase))
+		h.phase = int64(uint64(m.ever) * 0x9e3779b97f4a7c15 >> 32)
 		m.ever++
 	}
 }
 
 // reweigh keeps the share of the way to the next place.
 func (c calendar) reweigh(m *modelPool, h *modelHost, weight, ramp int) {
-	old, next := int64(h.pull()), c.next(m, h)
-	h.weight, h.ramp = weight, ramp
-	switch w := int64(h.pull()); {
-	case w == old:
-	case w == 0:
+	old := h.weight
+	if ramp == 1 && weight != old && weight > 0 && old > 0 {
+		next, from := c.next(m, h), c.first(m, h)
+		due := from + (next-from)*int64(old)/int64(weight)
+		place(h, int64(weight), due%modelLap*int64(weight)%modelLap)
+	}
+	switch h.weight, h.ramp = weight, ramp; {
+	case weight == 0:
 		h.points = nil
 	case old == 0:
 		c.join(m, h)
-	default:
-		from := m.pos
-		if c.done(m, h) {
-			from++
-		}
-		due := from + (next-from)*old/w
-		place(h, due%modelLap*w%modelLap)
 	}
+	c.fit(m)
+}
+
+// fit gives all hosts as many places as come to weights times ramps, without a
+// common factor while somebody is on a ramp. What is left of the way to the next
+// place stays as many parts of the whole as it is, exactly; one that has joined
+// has its phase.
+func (c calendar) fit(m *modelPool) {
+	unit, ramps := int64(0), int64(1000)
+	for _, h := range m.hosts {
+		if h.ramp == 1 {
+			if len(h.points) == 0 {
+				place(h, int64(h.weight), h.phase)
+			}
+			continue
+		}
+		unit, ramps = gcd64(int64(h.weight), unit), gcd64(int64(h.ramp), ramps)
+	}
+	if ramps == 1000 {
+		unit = 1
+	}
+	for _, h := range m.hosts {
+		if h.ramp == 1 || h.weight == 0 {
+			continue
+		}
+		old, n := int64(len(h.points)), int64(h.weight)/unit*int64(h.ramp)/ramps
+		if old == 0 {
+			place(h, n, h.phase)
+		} else if n != old {
+			from := c.first(m, h)
+			left := h.phase - from*old
+			for left < 0 {
+				left += modelLap
+			}
+			place(h, n, (from*n+left)%modelLap)
+		}
+	}
+}
+
+func gcd64(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// first is the first position of which h has not been visited.
+func (c calendar) first(m *modelPool, h *modelHost) int64 {
+	if c.done(m, h) {
+		return m.pos + 1
+	}
+	return m.pos
 }
 
 // next is the first place of h that has not been visited, in this lap or the
 // next one.
 func (c calendar) next(m *modelPool, h *modelHost) int64 {
-	from := m.pos
-	if c.done(m, h) {
-		from++
-	}
+	from := c.first(m, h)
 	if k, _ := slices.BinarySearch(h.points, from); k < len(h.points) {
 		return h.points[k]
 	}
@@ -530,7 +575,7 @@ func (m *machine) update(fresh []int, kept []*modelHost) {
 	for _, h := range kept {
 		old[h] = true
 	}
-	_, wheel := m.model.(calendar)
+	cal, wheel := m.model.(calendar)
 	if turn := m.m.turn; !wheel && !old[turn] && len(m.m.hosts) > 0 {
 		// The turn goes to the next one that stays. If nobody does, the seed says
 		// whose it is, unless there was nobody at all in between.
@@ -559,6 +604,9 @@ func (m *machine) update(fresh []int, kept []*modelHost) {
 			m.model.join(&m.m, h)
 		}
 		peers = append(peers, peer{id: h.id, weight: h.weight})
+	}
+	if wheel {
+		cal.fit(&m.m) // also to those that leave
 	}
 	if err := m.pool.Update(peers...); err != nil {
 		m.fail("%v", err)

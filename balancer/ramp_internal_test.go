@@ -3,6 +3,7 @@ package balancer
 import (
 	"math"
 	"math/big"
+	"slices"
 	"testing"
 	"time"
 
@@ -265,4 +266,82 @@ func TestKeepsDiffersByHost(t *testing.T) {
 	}
 	require.InDelta(t, 5000, passed, 200)
 	require.InDelta(t, 2500, kept, 200)
+}
+
+// The wheel has no more points on a lap than ramps need, and buckets that fit them.
+func TestWheelPointsOnRamp(t *testing.T) {
+	weights, ramps := make([]int, 40), make([]int16, 40)
+	for i := range weights {
+		weights[i], ramps[i] = 3000*(1+i%2), fullRamp
+	}
+	points := func(ramps []int16) (out []int) {
+		v := newRampView(weights, ramps)
+		w := newWheel(v)
+		total := uint64(0)
+		for _, on := range w.on {
+			out = append(out, int(on.weight))
+			total += uint64(on.weight)
+		}
+		require.Equal(t, bucketShift(total), w.shift)
+		return out
+	}
+	require.Equal(t, weights, points(nil), "as without ramps")
+	ramps[1], ramps[2] = 250, 500
+	want := slices.Clone(weights)
+	for i := range want {
+		want[i] = want[i] / 3000 * 4
+	}
+	want[1], want[2] = 2, 2
+	require.Equal(t, want, points(ramps))
+	ramps[1] = 333
+	for i := range want {
+		want[i] = weights[i] / 3000 * 1000
+	}
+	want[1], want[2] = 666, 500
+	require.Equal(t, want, points(ramps))
+	clear(weights)
+	require.Equal(t, weights, points(ramps))
+}
+
+// Where a wheel stands, steps lead to the same places one by one and at once, and
+// there and back again to those that there were.
+func TestWheelStepsAddUp(t *testing.T) {
+	weights := make([]int, 40)
+	for i := range weights {
+		weights[i] = 1 + i*i%23
+	}
+	for seed := range uint64(200) {
+		var views [2]*View
+		var wheels [2]*wheel
+		for k := range views {
+			views[k] = newRampView(weights, nil)
+			wheels[k] = newWheel(views[k])
+			for range seed {
+				wheels[k].Pick(Call{})
+			}
+		}
+		begun := views[0].hosts[7].scratch
+		ramps := func(a, b int16) []int16 {
+			out := make([]int16, len(weights))
+			for i := range out {
+				out[i] = fullRamp
+			}
+			out[7], out[8] = a, b
+			return out
+		}
+		for _, r := range [][]int16{ramps(250, 1000), ramps(333, 17), ramps(999, 400), nil} {
+			views[0].follow(r)
+			wheels[0] = newWheel(views[0])
+		}
+		require.Equal(t, begun, views[0].hosts[7].scratch)
+		views[0].follow(ramps(250, 700))
+		newWheel(views[0])
+		for _, v := range views {
+			v.follow(ramps(500, 1000))
+			newWheel(v)
+		}
+		for i := range weights {
+			require.Equal(t, views[1].hosts[i].scratch, views[0].hosts[i].scratch, "host %d", i)
+		}
+	}
 }

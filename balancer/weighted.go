@@ -21,7 +21,9 @@ import "math/bits"
 //
 // Cost: O(hosts) up to 32 hosts. Above that O(1) amortised for any weights,
 // with O(hosts) for single picks after most of the weight has gone down or come
-// back, and for every pick while ejections are ignored.
+// back, and for every pick while ejections are ignored. While somebody is on a
+// ramp that holds as long as the weights over their greatest common divisor, times
+// 1000 over that of 1000 and the ramps, add up to less than 2^32.
 //
 // The zero value begins each Pool somewhere in the cycle that its seed picks, so
 // that many clients started at once do not all begin with the heaviest host.

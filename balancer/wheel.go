@@ -65,9 +65,10 @@ const (
 	longPick   = 16
 	wasteLimit = 8
 
-	// maxPull is the largest weight on the wheel, which counts in thousandths where
-	// there may be ramps. If all weights together come to more than a lap, points
-	// share positions: shares stay exact, and the order is less even by a pick.
+	// maxPull is the largest weight on the wheel, which counts in parts of a weight
+	// while somebody is on a ramp. If all weights together come to more
+	// than a lap, points share positions: shares stay exact, and the order is less
+	// even by a pick.
 	maxPull = MaxWeight * fullRamp
 )
 
@@ -91,10 +92,21 @@ func newWheel(v *View) *wheel {
 		on:   make([]place, n),
 		mask: size - 1,
 	}
+	// No parts but the weights' own where nobody is on a ramp, and else the largest
+	// that make whole numbers of all: with few points on a lap buckets have one host.
+	unit, part := int64(1), int64(fullRamp)
+	if v.ramps != nil {
+		unit = 0
+		for i, h := range v.hosts {
+			unit, part = gcd(unit, int64(h.weight)), gcd(part, int64(v.ramps[i]))
+		}
+		unit = max(1, unit)
+	}
 	var total uint64
-	for i := range n {
-		w.enrol(i)
-		total += uint64(v.pull(i))
+	for i, h := range v.hosts {
+		weight := uint64(int64(h.weight) / unit * (int64(v.Ramp(i)) / part))
+		w.enrol(i, weight)
+		total += weight
 	}
 	w.layout(total)
 	return w
@@ -144,9 +156,9 @@ func (w *wheel) points(pos uint64) (n uint64) {
 }
 
 // enrol gives a host its phase, and a new one when its weight has changed.
-func (w *wheel) enrol(i int) {
+func (w *wheel) enrol(i int, weight uint64) {
 	h, pos, on := w.v.hosts[i], &w.v.Shared()[wheelPos], &w.on[i]
-	own, weight := &h.scratch[wheelPlace], uint64(w.v.pull(i))
+	own := &h.scratch[wheelPlace]
 	on.key = h.key()
 	// What is kept is (weight + 1) << 32 | phase, and 0 for a host without a place.
 	switch old := *own>>32 - 1; {
@@ -155,6 +167,12 @@ func (w *wheel) enrol(i int) {
 	case *own>>32 < 2 || old > maxPull:
 		*own = (weight+1)<<32 | *pos>>32*golden>>32
 		*pos += lap
+	case old != weight && w.v.fine:
+		// The way to the next point, (k*lap + phase)/old - from, is a number of parts
+		// of old, below a lap of them. It stays that number, of parts of the new
+		// weight. So steps at one position come to the same one by one or at once, and
+		// if all weights grow alike the order of the hosts stays as it is.
+		*own = (weight+1)<<32 | (*own+w.from(i)*(weight-old))%lap
 	case old != weight:
 		// ahead units of the way are left at the old weight and ahead*old/weight
 		// at the new. ahead*old is below a lap, since a point before the next one
