@@ -38,10 +38,12 @@ type Config struct {
 
 	// Outlier sets up the ejection of upstreams that fail. With a Return of
 	// outlier.Ramp one that comes back begins with a part of its traffic, which
-	// grows in steps while it is healthy and its circuit is not open. How that is done is for the Policy to say: its weight counts
-	// for less, or it takes only so many of its turns, draws or keys, also under
-	// IgnoreWeights. Where no other upstream of its tier is selectable it gets all
-	// of the traffic.
+	// grows in steps while it is healthy and its circuit is not open. How that is
+	// done is for the Policy to say: its weight counts for less, or it takes only so
+	// many of its turns, draws or keys, also under IgnoreWeights. Where no other
+	// upstream of its tier is selectable it gets all of the traffic. Each step costs
+	// one pick, or else one other input, what the Policy's NewPicker costs: O(n) in
+	// the tier, under the Pool's lock.
 	Outlier outlier.Config
 
 	// Latency sets up the moving average behind View.Latency, in nanoseconds. The

@@ -20,8 +20,10 @@ type Portion struct {
 
 // Distribution is how the traffic of each tier is spread over its upstreams, in
 // the order of Upstreams. Served counts from the time an upstream joined, so that
-// of two Snapshots the difference in Served tells what happened between them.
-// O(n).
+// of two Snapshots the difference in Served tells what happened between them. For
+// the same reason Share is not what an upstream gets now: a newcomer's is small
+// beside those of old ones, and one that has changed its tier brings along what it
+// served in the other. O(n).
 func (s Snapshot) Distribution() []Portion {
 	served := map[int]uint64{}
 	for i := range s.Upstreams {

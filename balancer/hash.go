@@ -18,7 +18,9 @@ import (
 // host, the same in every process. The others stay where they are.
 //
 // Cost: O(1) expected while a constant share of the weight is usable: with a
-// share of s, about 1/s steps on the ring.
+// share of s, about 1/s steps on the ring. Ramps count into the share, but after
+// 1024 steps to hosts that are usable and do not serve the key yet, one in full
+// service does, by a hash of the key, or without one the first of them.
 //
 // The zero value is ready to use. Safe for concurrent use.
 type Hash struct {
@@ -69,6 +71,12 @@ func (p Hash) NewPicker(v *View, prev Picker) Picker {
 	if old != nil {
 		prevKeyless = old.keyless
 	}
+	if v.ramps != nil {
+		h.own = make([]uint64, v.Len())
+		for i := range h.own {
+			h.own[i] = v.hosts[i].key()
+		}
+	}
 	h.keyless = keyless.NewPicker(v, prevKeyless)
 	h.follower, _ = h.keyless.(Follower)
 	return h
@@ -78,6 +86,7 @@ type hash struct {
 	v        *View
 	members  []hashring.Member
 	ring     *hashring.Ring
+	own      []uint64 // the hosts' own keys, while somebody is on a ramp
 	keyless  Picker
 	follower Follower
 }
@@ -99,19 +108,28 @@ func (h *hash) Pick(c Call) int {
 	}
 	// At most one lap: the walk ends by itself.
 	walk := h.ring.Walk(key)
-	passed := -1 // the first that does not serve the key yet
-	for {
+	first := -1 // of those that do not serve the key yet
+	for passed := 0; passed < maxWalked; {
 		i, ok := walk.Next()
 		switch {
-		case !ok && passed >= 0:
-			return passed
+		case !ok && first >= 0:
+			return first
 		case !ok:
 			return h.v.NextUsable(0)
 		case !h.v.Usable(i):
-		case h.v.ramps == nil || h.v.keeps(i, key):
+			continue
+		case h.v.ramps == nil || keeps(h.own[i], key, h.v.Ramp(i)):
 			return i
-		case passed < 0:
-			passed = i
+		case first < 0:
+			first = i
 		}
+		passed++
 	}
+	if i := h.v.set.nextIn(&h.v.full, int(below(mix(key), uint64(h.v.Len())))); i >= 0 {
+		return i
+	}
+	return first
 }
+
+// maxWalked bounds the steps of a walk to hosts that do not serve the key yet.
+const maxWalked = 1024

@@ -18,8 +18,12 @@ type Policy interface {
 	// membership, order or weight, and for each step of a ramp - never for another
 	// change of health, or of load. prev is the tier's picker until now, or nil; it
 	// may be asked for tables worth keeping, and must not be used for picking again.
-	// It is called under the Pool's lock, for a step by whichever input comes next:
-	// it must not block or call the Pool.
+	// It is called under the Pool's lock, before the next pick or at the end of the
+	// input that brings the change or the step: it must not block or call the Pool.
+	// If it panics, the panic is passed on to whoever made the input, which has
+	// happened all the same, a pick excepted; until the next change the tier picks in
+	// turn. As ramps have several steps, one for each host that returns, it should
+	// cost no more than O(n).
 	NewPicker(v *View, prev Picker) Picker
 }
 

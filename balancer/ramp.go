@@ -149,10 +149,11 @@ func (v *View) drawPairOnRamp(c Call) (first, second int) {
 	return first, second
 }
 
-// keeps tells whether host i serves a key already. As its ramp grows the keys
-// only become more, so that each comes back once.
-func (v *View) keeps(i int, key uint64) bool {
-	return below(mix(key+v.hosts[i].key()*golden), fullRamp) < uint64(v.Ramp(i))
+// keeps tells whether a host with a key of its own serves a request's key already,
+// at a place on its ramp. As that grows the keys only become more, so that each
+// comes back once.
+func keeps(own, key uint64, ramp int) bool {
+	return below(mix(key+own*golden), fullRamp) < uint64(ramp)
 }
 
 // turns decides which of the turns of a rotation a host on a ramp takes: with

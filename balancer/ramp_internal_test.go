@@ -256,12 +256,12 @@ func TestPeakEWMAOverTheTopOnRamp(t *testing.T) {
 // Which keys a host serves already is its own: of those that one passes on
 // another on the same ramp keeps its part.
 func TestKeepsDiffersByHost(t *testing.T) {
-	v := newRampView([]int{1, 1}, []int16{500, 500})
+	a, b := hashID("a"), hashID("b")
 	passed, kept := 0, 0
 	for k := range uint64(10000) {
-		if key := draw(3, 1, k); !v.keeps(0, key) {
+		if key := draw(3, 1, k); !keeps(a, key, 500) {
 			passed++
-			kept += b2i(v.keeps(1, key))
+			kept += b2i(keeps(b, key, 500))
 		}
 	}
 	require.InDelta(t, 5000, passed, 200)

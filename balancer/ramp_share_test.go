@@ -512,3 +512,33 @@ type countingFollower struct {
 	countingPicker
 	balancer.Follower
 }
+
+// Where hardly anybody serves his keys a pick does not walk the whole ring: the
+// few in full service share what is left, each key at one of them; without any,
+// everyone serves his keys as ever.
+func TestRampOfKeysThatHardlyAnybodyServes(t *testing.T) {
+	cfg := ramped(balancer.Hash{})
+	cfg.Outlier.RampFrom, cfg.Outlier.RampStep, cfg.Outlier.Last = 1, time.Hour, outlier.EjectLast
+	weights := []int{1}
+	for range 10 {
+		weights = append(weights, 100)
+	}
+	r := newRig(t, cfg, crowd(33, weights...)...) // every 11th has a 1001st of the weight
+	home := r.owners("k", 3000)
+	var heavy []string
+	for i := range 33 {
+		if i%11 != 0 {
+			heavy = append(heavy, fmt.Sprintf("h%05d", i))
+		}
+	}
+	r.returned(heavy...)
+	now := r.owners("k", 3000)
+	got := tally(now)
+	for _, id := range []string{"h00000", "h00011", "h00022"} {
+		require.InDelta(t, 1000, got[id], 250)
+	}
+	require.InDelta(t, 90, 3000-got["h00000"]-got["h00011"]-got["h00022"], 50, "a thousandth of 30 hosts")
+	require.Equal(t, now, r.owners("k", 3000))
+	r.returned("h00000", "h00011", "h00022")
+	require.Less(t, moved(home, r.owners("k", 3000), func(string, string) {}), 200)
+}

@@ -10,7 +10,8 @@ import (
 // weights fill end to end, and redraws while the point belongs to a host that
 // is not usable. So a host that goes down moves only the picks that hit it, and
 // one that comes back on a ramp takes them back little by little: as much of its
-// range does not count as the ramp leaves out.
+// range does not count as the ramp leaves out. Picks that the redraws below do not
+// settle are drawn over what is usable, so any change of that moves them.
 //
 // Cost: O(1) expected. If little of the weight is usable, after 16 redraws,
 // O(log n) with unequal weights and O(n/64) with equal ones; O(usable hosts)
