@@ -22,8 +22,8 @@ type Policy interface {
 	// input that brings the change or the step: it must not block or call the Pool.
 	// If it panics, the panic is passed on to whoever made the input, which has
 	// happened all the same, a pick excepted; until the next change the tier picks in
-	// turn. As ramps have several steps, one for each host that returns, it should
-	// cost no more than O(n).
+	// turn. A ramp has several steps and many hosts may be on one, so it should do
+	// little.
 	NewPicker(v *View, prev Picker) Picker
 }
 

@@ -127,7 +127,10 @@ func (p *Pool[U]) Acquire(req Request) (Lease[U], error) {
 
 // Poll is an input that only moves time: changes that have become due - an
 // ejection's end, a breaker's half-open - take effect and their events are
-// delivered, without waiting for the next request.
+// delivered, without waiting for the next request. It moves no pick of the policies
+// here, with one exception: where an upstream has come onto a ramp, and the next
+// input would have been an Update, what it has on the way to its first turn is
+// reckoned in the old order and the old tier.
 func (p *Pool[U]) Poll() {
 	now := p.e.read()
 	p.e.mu.Lock()

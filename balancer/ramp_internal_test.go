@@ -345,3 +345,34 @@ func TestWheelStepsAddUp(t *testing.T) {
 		}
 	}
 }
+
+// A walk past hosts that do not serve the key yet ends after its bound.
+func TestWalkIsBoundedOnRamp(t *testing.T) {
+	v := newRampView([]int{1, 500, 500, 500, 1, 500, 500}, []int16{1000, 1, 1, 1, 1000, 1, 1})
+	p := Hash{}.NewPicker(v, nil)
+	far, jumps := 0, 0
+	for k := range uint64(400) {
+		key := draw(4, 1, k)
+		i := p.Pick(Call{key: key, flags: 1})
+		if v.Ramp(i) != fullRamp {
+			continue // it serves the key, or a host in full service was near
+		}
+		walk, steps := p.(*hash).ring.Walk(key), 0
+		near := -1
+		for near < 0 {
+			steps++
+			if j, _ := walk.Next(); v.Ramp(j) == fullRamp {
+				near = j
+			}
+		}
+		if steps <= maxWalked {
+			require.Equal(t, near, i)
+			continue
+		}
+		far++
+		jumps += b2i(i != near)
+		require.Equal(t, v.full.next(int(below(mix(key), 7))), i)
+	}
+	require.Positive(t, far)
+	require.Positive(t, jumps)
+}

@@ -542,3 +542,34 @@ func TestRampOfKeysThatHardlyAnybodyServes(t *testing.T) {
 	r.returned("h00000", "h00011", "h00022")
 	require.Less(t, moved(home, r.owners("k", 3000), func(string, string) {}), 200)
 }
+
+// Beside a busy host and one on a ramp the idle ones are drawn alike.
+func TestRampDrawsOfTheRest(t *testing.T) {
+	r := newRig(t, ramped(balancer.LeastConn{Ties: balancer.TiesRandom}), peersOf(1, 1, 1, 1)...)
+	r.load("B", 1)
+	r.returned("A")
+	const n = 13000
+	got := tally(r.picks(n))
+	require.InDelta(t, n/13, got["A"], 4*math.Sqrt(n/13))
+	require.InDelta(t, n*6/13, got["C"], 4*math.Sqrt(n/4))
+	require.InDelta(t, n*6/13, got["D"], 4*math.Sqrt(n/4))
+}
+
+// The rotation of LeastConn stays where it is if there is one to choose only, also
+// beside a host on a ramp.
+func TestRampLeavesTheRotation(t *testing.T) {
+	r := newRig(t, ramped(balancer.LeastConn{}), peersOf(1, 1, 1, 1)...)
+	r.returned("D")
+	r.set("D", false) // on its ramp, which stands still
+	for r.next() != "A" {
+		continue
+	}
+	held := append(r.load("B", 1), r.load("A", 1)...)
+	for range 5 {
+		require.Equal(t, "C", r.next(), "the only idle one")
+	}
+	for _, l := range held {
+		l.Release(balancer.Ignored)
+	}
+	require.Equal(t, "BCABCA", r.line(6))
+}
