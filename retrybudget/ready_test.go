@@ -73,6 +73,7 @@ func TestReady(t *testing.T) {
 		c.Success(0)
 		require.True(t, c.Withdraw(0))
 		require.Equal(t, 5.1, c.Balance(0), "a retry by itself is free")
+		require.Equal(t, 5.1, c.Balance(3600*sec), "time alone brings nothing back")
 	})
 	t.Run("AWS: 500 tokens, 5 per retry, back on success", func(t *testing.T) {
 		c := retrybudget.NewCore(retrybudget.AWS())
@@ -86,6 +87,7 @@ func TestReady(t *testing.T) {
 		c.Failure(0)
 		c.EndRetry(0, false)
 		require.Equal(t, 6.0, c.Balance(0))
+		require.Equal(t, 6.0, c.Balance(3600*sec), "time alone brings nothing back")
 		require.True(t, c.Withdraw(0))
 
 		// As long as retries succeed the quota does not shrink.

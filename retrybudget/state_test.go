@@ -142,6 +142,10 @@ func TestRestoreErrors(t *testing.T) {
 		}
 		fails(append([]byte{2}, saved[1:]...), 0, "version")
 		fails(append([]byte{1, 0x7f}, saved[2:]...), 0, "flags")
+		for _, f := range []byte{32, 33} { // the first ones that mean nothing
+			_, err := c.RestoreState(append([]byte{1, f}, saved[2:]...), 0)
+			require.ErrorContains(t, err, "flags")
+		}
 		fails(saved, math.MinInt64, "the latest input is off the timeline")
 		rest, err := c.RestoreState(append(bytes.Clone(saved), 9), 0)
 		require.NoError(t, err)
