@@ -343,3 +343,21 @@ func TestManyOpeningsAreSaved(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1500, x.c.Stats().Opened)
 }
+
+// As many passes as close the breaker cannot stand in a state: it would be closed.
+func TestRestoreRefusesEnoughPasses(t *testing.T) {
+	x := newScript(t, breaker.Config{ConsecutiveFailures: 1, OpenFor: 10, Passes: 3})
+	x.call(0, false)
+	x.call(10, true)
+	x.call(11, true)
+	saved := x.c.AppendState(nil, 11)
+	for passes, ok := range map[int]bool{3: true, 2: false} {
+		c := breaker.NewCore(breaker.Config{ConsecutiveFailures: 1, OpenFor: 10, Passes: passes}, 1)
+		_, err := c.RestoreState(saved, 0)
+		if ok {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, breaker.ErrState)
+		}
+	}
+}
