@@ -86,39 +86,25 @@ func (p *Pool[U]) Attach(t *Tape) {
 // Since is the number of the latest event before the tape was attached: what is
 // numbered up to that is not on it, though a hook may still be told of it. Safe
 // for concurrent use.
-func (t *Tape) Since() uint64 {
-	e := t.e.Load()
-	if e == nil {
-		return 0
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return t.since
-}
+func (t *Tape) Since() uint64 { since, _, _ := t.state(); return since }
 
 // Lost tells whether records older than what Dump or the next Drain returns were
 // overwritten. Safe for concurrent use.
-func (t *Tape) Lost() bool {
-	e := t.e.Load()
-	if e == nil {
-		return false
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return t.lost
-}
+func (t *Tape) Lost() bool { _, lost, _ := t.state(); return lost }
 
 // Replaced tells whether the recording was ended by an Attach of another tape, or
 // of none: unlike after a Detach, the Pool's life has gone on without whoever had
 // attached this one. Safe for concurrent use.
-func (t *Tape) Replaced() bool {
-	e := t.e.Load()
-	if e == nil {
-		return false
+func (t *Tape) Replaced() bool { _, _, replaced := t.state(); return replaced }
+
+// state is what the three above return, all zero before the first Attach.
+func (t *Tape) state() (since uint64, lost, replaced bool) {
+	if e := t.e.Load(); e != nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		since, lost, replaced = t.since, t.lost, t.replaced
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return t.replaced
+	return since, lost, replaced
 }
 
 // Dump returns what the tape holds: the older segment and the current one, from

@@ -161,6 +161,3 @@ func (m *Machine) Check() error {
 	}
 	return nil
 }
-
-// Capacity is the size of the slabs, for tests of allocation.
-func (m *Machine) Capacity() (requests, attempts int) { return len(m.m.requests), len(m.m.attempts) }
